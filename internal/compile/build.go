@@ -5,6 +5,8 @@ package compile
 import (
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -13,7 +15,7 @@ type build struct {
 	listeners []*model.Listener
 	compiled  []Listener
 	// notes on the listeners.
-	notes    []Note
+	notes    []note.Note
 	criteria criteriaSet
 	// proxied are the clusters on which tables of listeners without HTTP depend.
 	proxied map[string]bool
@@ -24,11 +26,11 @@ type build struct {
 
 // keptCluster is a compiled cluster and what it was made of beside its source.
 type keptCluster struct {
-	compiled *Cluster
-	notes    []Note
+	compiled *clusters.Cluster
+	notes    []note.Note
 	criteria []model.Metadata
 	// zoned is the cluster with zones, where this node is of the cluster own and stands there.
-	zoned, own *Cluster
+	zoned, own *clusters.Cluster
 	local      model.Local
 }
 
@@ -106,24 +108,23 @@ func (b *build) cluster(c *model.Cluster, cached *keptCluster) *keptCluster {
 	if cached != nil && slices.Equal(cached.criteria, criteria) {
 		return cached
 	}
-	out, notes := compileCluster(c)
-	out.addSubsets(c, criteria)
-	return &keptCluster{compiled: &out, notes: notes, criteria: criteria}
+	out, notes := clusters.Compile(c, criteria)
+	return &keptCluster{compiled: out, notes: notes, criteria: criteria}
 }
 
 // image lists the clusters, zone-aware if it is known where this node stands.
-func (b *build) image(local *model.Local) []*Cluster {
-	list := make([]*Cluster, len(b.clusters))
+func (b *build) image(local *model.Local) []*clusters.Cluster {
+	list := make([]*clusters.Cluster, len(b.clusters))
 	for i, k := range b.clusters {
 		list[i] = k.compiled
 	}
 	if local == nil {
 		return list
 	}
-	own := list[slices.IndexFunc(list, func(c *Cluster) bool { return c.Name == local.Cluster })]
+	own := list[slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Name == local.Cluster })]
 	for i, k := range b.clusters {
 		if k.own != own || k.local != *local {
-			k.zoned, k.own, k.local = k.compiled.zoneAware(local, own), own, *local
+			k.zoned, k.own, k.local = k.compiled.ZoneAware(local, own), own, *local
 		}
 		list[i] = k.zoned
 	}

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/suite"
 )
@@ -110,7 +111,7 @@ func TestWhatIsCompiledAgainAndAgainIsWhatIsCompiledOnce(t *testing.T) {
 			cfg := c.step()
 			got, notes := compiler.Compile(cfg)
 			want, wanted := Compile(cfg)
-			if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{}), gocmp.AllowUnexported(Zones{})); diff != "" {
+			if diff := gocmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{}, netip.Prefix{}), gocmp.AllowUnexported(clusters.Zones{})); diff != "" {
 				t.Fatalf("round %d: image (-want +got):\n%s", round, diff)
 			}
 			if diff := gocmp.Diff(wanted, notes, cmpopts.EquateEmpty()); diff != "" {
@@ -179,5 +180,16 @@ func BenchmarkOneOfMany(b *testing.B) {
 		next.Clusters[i*7%1000] = &changed
 		compiler.Compile(&next)
 		cfg = &next
+	}
+}
+
+func TestHashingAndThisNodesOwnClusterKnowNoZones(t *testing.T) {
+	im, _ := Compile(&model.Config{
+		Clusters: []*model.Cluster{{Name: "ring", Policy: model.RingHash}, {Name: "nodes"}, {Name: "other"}}, Local: &model.Local{Cluster: "nodes"},
+	})
+	for i, want := range []bool{false, false, true} {
+		if got := im.Clusters[i].Zones != nil; got != want {
+			t.Errorf("%s: zone-aware %t, want %t", im.Clusters[i].Name, got, want)
+		}
 	}
 }

@@ -7,25 +7,29 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/compile/note"
+	"github.com/xlb-project/xlb/internal/compile/routes"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Compiler compiles configurations, one after another. What is the same in the next one, by its pointer, is not compiled again, so nothing
 // of the model may be changed once it has been compiled. What comes out depends on nothing but the configuration.
 type Compiler struct {
-	cache    *cache
+	cache    *routes.Cache
 	previous build
 }
 
 // NewCompiler returns a compiler.
-func NewCompiler() *Compiler { return &Compiler{cache: newCache()} }
+func NewCompiler() *Compiler { return &Compiler{cache: routes.NewCache()} }
 
 // Compile compiles the only configuration.
-func Compile(cfg *model.Config) (*Image, []Note) { return NewCompiler().Compile(cfg) }
+func Compile(cfg *model.Config) (*Image, []note.Note) { return NewCompiler().Compile(cfg) }
 
 // Compile compiles a validated configuration. It always succeeds; the notes say
 // what will be slower than it could be, in the order of the configuration.
-func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
+func (c *Compiler) Compile(cfg *model.Config) (*Image, []note.Note) {
 	now := build{listeners: cfg.Listeners, sources: cfg.Clusters}
 	changed := model.ChangeOf(c.previous.sources, cfg.Clusters)
 	if !c.previous.serves(&now, &changed) {
@@ -43,16 +47,15 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []Note) {
 // compileListeners compiles all of them: they share what there is room for.
 func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 	defer c.cache.EndRound()
-	left := newSpace(c.cache)
-	left.noteSubsets(cfg)
+	left := routes.NewSpace(c.cache, cfg.Clusters)
 	now.criteria, now.proxied = criteriaOf(cfg), proxiedBy(cfg.Listeners)
 	for _, l := range cfg.Listeners {
 		where := fmt.Sprintf("listener %q", l.Name)
 		out := Listener{
-			Name: l.Name, Address: unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
+			Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
 		}
 		if !out.PassesBy {
-			var more []Note
+			var more []note.Note
 			out.Table, more = compileListener(left, where, cfg, l)
 			now.notes = append(now.notes, more...)
 		}
@@ -64,18 +67,18 @@ func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, a := range l.Own {
-		taken := func(other *model.Listener) bool { return unmapped(other.Address) == unmapped(a) }
+		taken := func(other *model.Listener) bool { return clusters.Unmapped(other.Address) == clusters.Unmapped(a) }
 		if !slices.ContainsFunc(cfg.Listeners, taken) {
-			out = append(out, unmapped(a))
+			out = append(out, clusters.Unmapped(a))
 		}
 	}
 	return out
 }
 
-func compileListener(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {
+func compileListener(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
 	if l.TCP != nil {
 		return compilePlain(left, where, cfg, l)
 	}
-	t, notes := compileTableWithin(left, where, l.Routes)
+	t, notes := routes.Compile(left, where, l.Routes)
 	return t, append(notes, inspectionNotes(where, l)...)
 }

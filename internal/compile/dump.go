@@ -22,10 +22,10 @@ func (im *Image) String() string {
 			w.WriteString("  left alone\n")
 			continue
 		}
-		l.Table.dump(&w)
+		l.Table.Dump(&w)
 	}
 	for i := range im.Clusters {
-		im.Clusters[i].dump(&w)
+		im.Clusters[i].Dump(&w)
 	}
 	return w.String()
 }

@@ -5,6 +5,8 @@ package compile
 import (
 	"net/netip"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -16,7 +18,7 @@ type Image struct {
 	Listeners []Listener
 	// Clusters in the order of the configuration. One that is as in the image before is the same pointer, if one Compiler made both; so are all
 	// Listeners, if they are. Neither is changed later.
-	Clusters []*Cluster
+	Clusters []*clusters.Cluster
 }
 
 // SameListeners reports whether both images have the listeners of one compilation. False does not mean that they differ.
@@ -38,7 +40,7 @@ type Listener struct {
 	Own   []netip.AddrPort
 	// PassesBy: connections are left alone, and there is no table. Only listeners with Many are so.
 	PassesBy bool
-	Table    Table
+	Table    tables.Table
 }
 
 // Key is what the kernel finds the listener by, unless it is Bound.

@@ -7,21 +7,24 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/compile/note"
+	"github.com/xlb-project/xlb/internal/compile/routes"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // compilePlain makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
-func compilePlain(left *space, where string, cfg *model.Config, l *model.Listener) (Table, []Note) {
+func compilePlain(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
 	p := l.TCP
-	table, notes := compileTableWithin(left, where, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+	table, notes := routes.Compile(left, where, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
 		Routes:  []*model.Route{{Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
 	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), secured(cfg, p), otherFamily(cfg, l)); why != "" {
 		table.Flags |= maps.TableSlow
-		notes = append(notes, Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
+		notes = append(notes, note.Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
 	return table, notes
 }
@@ -80,7 +83,7 @@ func follows(cfg *model.Config, p *model.TCPProxy) string {
 }
 
 // inspectionNotes say what a listener with routes has no routes for.
-func inspectionNotes(where string, l *model.Listener) []Note {
+func inspectionNotes(where string, l *model.Listener) []note.Note {
 	if l.Inspection == nil || l.Inspection.ChainFor(&model.Opening{Protocols: []string{model.ProtocolHTTP2}}) == nil {
 		return nil
 	}
@@ -88,5 +91,5 @@ func inspectionNotes(where string, l *model.Listener) []Note {
 	if http || to == nil || l.Inspection.ChainFor(&model.Opening{Protocols: []string{model.ProtocolHTTP2}}).TCP != nil {
 		return nil
 	}
-	return []Note{{Where: where, Reason: fmt.Sprintf("HTTP/2 without routes, to cluster %s", to.Clusters[0].Name)}}
+	return []note.Note{{Where: where, Reason: fmt.Sprintf("HTTP/2 without routes, to cluster %s", to.Clusters[0].Name)}}
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/note"
+	"github.com/xlb-project/xlb/internal/compile/routes"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/plural"
@@ -18,7 +19,7 @@ import (
 type State struct {
 	Config *model.Config
 	// Notes of the compiler about it.
-	Notes []compile.Note
+	Notes []note.Note
 	// Decide says what the fast path does with a request as it is received, of which the head is given as a client sends it too.
 	Decide func(l *model.Listener, r *model.Request, head []byte) (Decision, error)
 	// Endpoints of a cluster.
@@ -131,9 +132,9 @@ func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
 	judged := 0
 	for i, route := range considered(trace) {
 		row := Route{Position: i + 1, Name: route.Name, Match: route.Path.Text(), Conditions: route.Conditions()}
-		if judged < mostJudged && compile.MayReach(route, r) {
+		if judged < mostJudged && routes.MayReach(route, r) {
 			judged++
-			row.Undecided = compile.KernelLimit(route, r)
+			row.Undecided = routes.KernelLimit(route, r)
 		}
 		if i < len(trace.Lost) {
 			unmet := trace.Lost[i]
@@ -272,7 +273,7 @@ func (a *Answer) handTLS(d *Decision) {
 
 // addReasons says what the compiler knows of a hand-over: the first route that the kernel cannot decide, and where
 // that does not tell, what was noted about the whole table.
-func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
+func (a *Answer) addReasons(notes []note.Note, v maps.Verdict) {
 	if v == maps.HandoverClusterSlow {
 		a.addClusterReasons(notes)
 		return
@@ -293,7 +294,7 @@ func (a *Answer) addReasons(notes []compile.Note, v maps.Verdict) {
 	}
 }
 
-func (a *Answer) addClusterReasons(notes []compile.Note) {
+func (a *Answer) addClusterReasons(notes []note.Note) {
 	if a.Action == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -25,7 +25,7 @@ func served(d Decision, endpoints ...Endpoint) *State {
 				Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}},
 			}}}}},
 		}}},
-		Notes: []compile.Note{
+		Notes: []note.Note{
 			{Where: `listener "web": virtual host "all": route 1`, Reason: "too many"},
 			{Where: `listener "webs"`, Reason: "of another"},
 		},

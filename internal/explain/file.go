@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -34,7 +35,7 @@ func Compiled(cfg *model.Config) *State {
 }
 
 // decideByTable does what bpf/lib/router.h does. Of the rest of the head it looks at the method only.
-func decideByTable(t *compile.Table, r *model.Request) Decision {
+func decideByTable(t *tables.Table, r *model.Request) Decision {
 	d := Decision{By: ByCompiler}
 	if !slices.Contains(plainMethods, r.Method) {
 		d.Verdict = maps.HandoverMethod

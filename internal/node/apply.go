@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/match"
@@ -246,7 +247,7 @@ func (n *Node) install(cfg *model.Config) error {
 type prepared struct {
 	image    *compile.Image
 	matchers map[*model.RouteTable]*match.Table
-	notes    []compile.Note
+	notes    []note.Note
 }
 
 // prepare takes seconds where there are thousands of regular expressions. It touches nothing but the compiler and the builder. Needs n.updates, or that the
@@ -257,8 +258,8 @@ func (n *Node) prepare(cfg *model.Config) prepared {
 }
 
 // say logs the notes that the configuration before did not have: endpoints may change often.
-func (n *Node) say(notes []compile.Note) {
-	said := map[compile.Note]bool{}
+func (n *Node) say(notes []note.Note) {
+	said := map[note.Note]bool{}
 	for _, note := range n.current.Load().notes {
 		said[note] = true
 	}
@@ -280,7 +281,7 @@ func (n *Node) sayPassed(cfg *model.Config) {
 
 // switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
 // says what has changed since the last time that it did so.
-func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []compile.Note) (reconcile.Changes, error) {
+func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []note.Note) (reconcile.Changes, error) {
 	n.inForce.Lock()
 	defer n.inForce.Unlock()
 	if err := n.reconcil.Switch(image); err != nil {
@@ -293,7 +294,7 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*m
 	return changes, nil
 }
 
-func (n *Node) publish(cfg *model.Config, matchers map[*model.RouteTable]*match.Table, notes []compile.Note) {
+func (n *Node) publish(cfg *model.Config, matchers map[*model.RouteTable]*match.Table, notes []note.Note) {
 	before := n.current.Load()
 	if before == nil {
 		before = &loaded{config: &model.Config{}}

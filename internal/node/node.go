@@ -24,6 +24,7 @@ import (
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
@@ -178,7 +179,7 @@ type loaded struct {
 	inspections map[string]*model.Inspection
 	// clusters by name: each request of the slow path asks for one.
 	clusters map[string]*model.Cluster
-	notes    []compile.Note
+	notes    []note.Note
 	// shortest is the shortest limit of requests to its listeners; 0: there is none.
 	shortest time.Duration
 	version  func() string

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/xlb-project/xlb/internal/balance"
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -72,7 +72,7 @@ func (r *elsewhere) pick(v *view, skip func(netip.AddrPort) bool) (slowpath.Pick
 }
 
 // treeOf is a compiled group whose endpoints have these indices.
-func treeOf(g *compile.Group, endpoints []uint32) balance.Tree {
+func treeOf(g *clusters.Group, endpoints []uint32) balance.Tree {
 	t := balance.Tree{Policy: g.Policy, Choices: g.Choices, Turns: make([]maps.Turn, len(g.Turns))}
 	for i := range g.Groups {
 		t.Groups = append(t.Groups, treeOf(&g.Groups[i], endpoints))

@@ -5,7 +5,7 @@ package reconcile
 import (
 	"slices"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -27,7 +27,7 @@ func (s *source) automataFrom(first, count uint32) (*piece[maps.Automaton], erro
 }
 
 // automaton returns an entry and what it points to, which after an error is what was held until then.
-func (s *source) automaton(from *compile.Automaton) (to maps.Automaton, children []holdable, err error) {
+func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children []holdable, err error) {
 	to = maps.Automaton{ClassCount: from.ClassCount, Start: uint32(from.Start), Classes: from.Classes}
 	next, err := s.r.library.cells.get(cellsOf(from.Next))
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *source) automaton(from *compile.Automaton) (to maps.Automaton, children
 }
 
 // accepts returns the numbers of the pages that hold the lists.
-func (s *source) accepts(lists []compile.List) (*piece[maps.Cells], error) {
-	numbers := make([]uint16, 0, compile.Pages(len(lists)))
+func (s *source) accepts(lists []tables.List) (*piece[maps.Cells], error) {
+	numbers := make([]uint16, 0, tables.Pages(len(lists)))
 	children := make([]holdable, 0, cap(numbers))
 	for list := range slices.Chunk(lists, int(maps.ListsPerPage)) {
 		page, err := s.page(list)
@@ -75,11 +75,11 @@ func (s *source) accepts(lists []compile.List) (*piece[maps.Cells], error) {
 }
 
 // page is as long with fewer lists.
-func (s *source) page(lists []compile.List) (*piece[maps.Candidates], error) {
+func (s *source) page(lists []tables.List) (*piece[maps.Candidates], error) {
 	content := make([]maps.Candidates, maps.ListsPerPage)
 	var children []holdable
 	for i, l := range lists {
-		e, err := s.entry(compile.Path{List: l}, nil, 0)
+		e, err := s.entry(tables.Path{List: l}, nil, 0)
 		if err != nil {
 			dropAll(children)
 			return nil, err
@@ -91,7 +91,7 @@ func (s *source) page(lists []compile.List) (*piece[maps.Candidates], error) {
 }
 
 func cellsOf(list []uint16) []maps.Cells {
-	blocks := make([]maps.Cells, compile.Blocks(len(list)))
+	blocks := make([]maps.Cells, tables.Blocks(len(list)))
 	for i := range blocks {
 		list = list[copy(blocks[i].Of[:], list):]
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -25,7 +25,7 @@ type entry struct {
 // cluster is a cluster in the maps.
 type cluster struct {
 	entry
-	compiled *compile.Cluster
+	compiled *clusters.Cluster
 	// endpoints are the indices of the compiled ones.
 	endpoints []uint32
 	// trees of groups by what they choose among, and those of before that subsets may lead to.
@@ -80,7 +80,7 @@ type endpoint struct {
 }
 
 // applyCluster makes a cluster's endpoints and groups what the image says.
-func (r *Reconciler) applyCluster(c *compile.Cluster) error {
+func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
 	known, err := r.clusterFor(c.Name)
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *Reconciler) newEntry() (entry, error) {
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
 // first time.
-func (r *Reconciler) applyEndpoint(name string, e *compile.Endpoint) (uint32, error) {
+func (r *Reconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, error) {
 	key := endpointKey{cluster: name, address: e.Address}
 	known := r.endpoints[key]
 	if known == nil {
@@ -192,7 +192,7 @@ func resetEndpoint(e *maps.Endpoint) {
 }
 
 // unlinkClusters takes away the clusters and subsets that no listener's table names any more.
-func (r *Reconciler) unlinkClusters(wanted []*compile.Cluster) {
+func (r *Reconciler) unlinkClusters(wanted []*clusters.Cluster) {
 	keep := map[string]bool{}
 	for _, c := range wanted {
 		keep[c.Name] = true
@@ -221,7 +221,7 @@ func (r *Reconciler) unlinkEntry(e entry) {
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.
-func (r *Reconciler) retireEndpoints(wanted []*compile.Cluster) {
+func (r *Reconciler) retireEndpoints(wanted []*clusters.Cluster) {
 	keep := map[endpointKey]bool{}
 	for _, c := range wanted {
 		for i := range c.Endpoints {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -17,8 +18,8 @@ type clusterDifference struct {
 	// whole: nothing is known of what was before, so that all is new.
 	whole bool
 	// changed are new ones, and those that are not as before, which is replaced; removed are not in the list any more.
-	changed           []*compile.Cluster
-	replaced, removed []*compile.Cluster
+	changed           []*clusters.Cluster
+	replaced, removed []*clusters.Cluster
 }
 
 // clustersSince tells an image from the one before; nil: that has failed.
@@ -30,14 +31,14 @@ func clustersSince(before, now *compile.Image) clusterDifference {
 }
 
 // differenceOfClusters compares pointers. It looks closer only at what lies between the same beginning and the same end.
-func differenceOfClusters(before, now []*compile.Cluster) (d clusterDifference) {
+func differenceOfClusters(before, now []*clusters.Cluster) (d clusterDifference) {
 	for len(before) > 0 && len(now) > 0 && before[0] == now[0] {
 		before, now = before[1:], now[1:]
 	}
 	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
 		before, now = before[:len(before)-1], now[:len(now)-1]
 	}
-	byName := make(map[string]*compile.Cluster, len(before))
+	byName := make(map[string]*clusters.Cluster, len(before))
 	for _, c := range before {
 		byName[c.Name] = c
 	}
@@ -77,7 +78,7 @@ func (r *Reconciler) unlinkLeft(d *clusterDifference) {
 }
 
 // retireLeft marks the endpoints of a cluster that it does not have any more; nil: it has none.
-func (r *Reconciler) retireLeft(before, now *compile.Cluster) {
+func (r *Reconciler) retireLeft(before, now *clusters.Cluster) {
 	keep := map[netip.AddrPort]struct{}{}
 	if now != nil {
 		for i := range now.Endpoints {

@@ -5,14 +5,14 @@ package reconcile
 import (
 	"slices"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // draft is a compiled table whose pieces are in the maps, compared with the version in force.
 type draft struct {
 	r     *Reconciler
-	table *compile.Table
+	table *tables.Table
 	// live is the version in force; nil: there is none.
 	live   *version
 	vhosts []draftVHost
@@ -33,7 +33,7 @@ type draft struct {
 // draftVHost is a virtual host of a draft.
 type draftVHost struct {
 	name  string
-	paths []compile.Path
+	paths []tables.Path
 	// entries, held until something becomes their holder.
 	entries []pathEntry
 	// live is the one with the same name; nil: there is none, or none that could hold the entries. Otherwise changed says that its
@@ -43,7 +43,7 @@ type draftVHost struct {
 }
 
 // newDraft finds, or takes numbers for, the pieces of a listener's table; they are written by flush. The caller closes the draft.
-func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *compile.Table) (*draft, error) {
+func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *tables.Table) (*draft, error) {
 	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {
 		return d, err
@@ -53,7 +53,7 @@ func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *compile.
 }
 
 // draftWith may keep the numbers of indexes that are to be changed.
-func (r *Reconciler) draftWith(owner maps.ListenerKey, live *version, t *compile.Table, keepsIndexes bool) (*draft, error) {
+func (r *Reconciler) draftWith(owner maps.ListenerKey, live *version, t *tables.Table, keepsIndexes bool) (*draft, error) {
 	d := &draft{r: r, table: t, live: live}
 	s := r.newSource(owner, t)
 	defer s.close()
@@ -83,7 +83,7 @@ func (d *draft) match() {
 	}
 	paths := d.table.Paths
 	for i, name := range d.table.VHosts {
-		n := slices.IndexFunc(paths, func(p compile.Path) bool { return p.VHost != uint32(i)+1 })
+		n := slices.IndexFunc(paths, func(p tables.Path) bool { return p.VHost != uint32(i)+1 })
 		if n < 0 {
 			n = len(paths)
 		}
@@ -177,7 +177,7 @@ func (d *draft) asksAlike() bool {
 		return false
 	}
 	live := d.live.table
-	isSame := func(a, b compile.Field) bool {
+	isSame := func(a, b tables.Field) bool {
 		a.Automaton, b.Automaton = 0, 0
 		return a == b
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// pseudo are the fields that lie in the table itself, by their names in compile.Table.
+// pseudo are the fields that lie in the table itself, by their names in tables.Table.
 var pseudo = map[string]maps.PseudoHeader{":method": maps.PseudoMethod, ":path": maps.PseudoPath}
 
 func (r *Reconciler) writeFields(v *version) error {

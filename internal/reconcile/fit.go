@@ -5,7 +5,7 @@ package reconcile
 import (
 	"fmt"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -24,7 +24,7 @@ func (e *FullError) Error() string {
 
 // fit says whether there are indices for the endpoints of clusters that are new, before any is taken: those that a failure had taken would be
 // missing for what comes after it.
-func (r *Reconciler) fit(list []*compile.Cluster) error {
+func (r *Reconciler) fit(list []*clusters.Cluster) error {
 	room, bound := int(r.numbers.endpointIndex.left()), 0
 	for _, c := range list {
 		bound += len(c.Endpoints)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -30,7 +30,7 @@ type groupContent struct {
 	// turns are indices of endpoints, or of groups.
 	turns []uint32
 	// hashing finds endpoints by hash; its indices are those of the maps.
-	hashing *compile.Hashing
+	hashing *clusters.Hashing
 }
 
 func (g groupContent) equal(other groupContent) bool {
@@ -120,7 +120,7 @@ func (r *Reconciler) storeRoot(e *entry) {
 }
 
 // writeTop writes a tree, and notes what share of the requests is whose.
-func (w *grouping) writeTop(root *compile.Group) error {
+func (w *grouping) writeTop(root *clusters.Group) error {
 	top, err := w.write(root)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (w *grouping) writeTop(root *compile.Group) error {
 }
 
 // write returns the group of the maps that says the same, and has those below it written first.
-func (w *grouping) write(g *compile.Group) (*group, error) {
+func (w *grouping) write(g *clusters.Group) (*group, error) {
 	content := groupContent{policy: g.Policy, choices: g.Choices}
 	indices := w.endpoints
 	if len(g.Groups) > 0 {
@@ -171,7 +171,7 @@ func (w *grouping) keep(i int) *group {
 }
 
 // hashing is compiled hashing over the endpoints of the maps.
-func (w *grouping) hashing(of *compile.Hashing) *compile.Hashing {
+func (w *grouping) hashing(of *clusters.Hashing) *clusters.Hashing {
 	if of == nil {
 		return nil
 	}

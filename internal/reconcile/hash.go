@@ -3,14 +3,14 @@
 package reconcile
 
 import (
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // publishTable makes a group's table that finds endpoints by hash, for the daemon and, if it may have it and there is room, for the kernel: these
 // are its places. Nobody reads them yet. A cluster without any there is served in user space.
-func (r *Reconciler) publishTable(group uint32, of *compile.Hashing) span {
+func (r *Reconciler) publishTable(group uint32, of *clusters.Hashing) span {
 	if of == nil {
 		r.sh.HashTables[group].Store(nil)
 		return span{}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -103,25 +103,25 @@ func (c *cluster) dependsOn(some map[string]bool) bool {
 }
 
 // learned is what is known now of the endpoints that a cluster's balancing depends on.
-func (r *Reconciler) learned(c *cluster) compile.Learned {
-	of := compile.Learned{Own: func(endpoint uint32) compile.EndpointState { return r.stateOf(c, endpoint) }}
+func (r *Reconciler) learned(c *cluster) clusters.Learned {
+	of := clusters.Learned{Own: func(endpoint uint32) clusters.EndpointState { return r.stateOf(c, endpoint) }}
 	if z := c.compiled.Zones; z != nil {
-		of.Local = func(endpoint uint32) compile.EndpointState { return r.localState(z, endpoint) }
+		of.Local = func(endpoint uint32) clusters.EndpointState { return r.localState(z, endpoint) }
 	}
 	return of
 }
 
 // localState is that of an endpoint of this node's own cluster, which need not be in the maps yet.
-func (r *Reconciler) localState(z *compile.Zones, endpoint uint32) compile.EndpointState {
+func (r *Reconciler) localState(z *clusters.Zones, endpoint uint32) clusters.EndpointState {
 	own := &z.Endpoints[endpoint]
 	e := r.endpoints[endpointKey{z.Cluster, own.Address}]
 	switch {
 	case e != nil:
-		return compile.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[e.index].Flags))}
+		return clusters.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[e.index].Flags))}
 	case own.Checked:
-		return compile.EndpointState{Flags: maps.EndpointUnhealthy}
+		return clusters.EndpointState{Flags: maps.EndpointUnhealthy}
 	}
-	return compile.EndpointState{}
+	return clusters.EndpointState{}
 }
 
 // beginHealth is for an endpoint that is new to the configuration, or has come back: one that is checked is unhealthy until it has

@@ -3,7 +3,7 @@
 package reconcile
 
 import (
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -21,7 +21,7 @@ func (e hostEntry) leadsTo(other hostEntry) bool { return e.vhost == other.vhost
 type hostEntries [2][]hostEntry
 
 // hostsOf returns the hosts of a table with these virtual hosts.
-func hostsOf(t *compile.Table, vhosts []*vhost) (list hostEntries) {
+func hostsOf(t *tables.Table, vhosts []*vhost) (list hostEntries) {
 	for _, h := range t.Hosts {
 		list[h.Direction] = append(list[h.Direction], hostEntry{h.Key, vhosts[h.VHost-1].number.first})
 	}

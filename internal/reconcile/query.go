@@ -21,7 +21,7 @@ type EndpointEntry struct {
 	Weight uint32
 	Place  model.Place
 	Health model.HealthStatus
-	// Share is the part of the cluster's requests that is the endpoint's; see compile.Group.Shares.
+	// Share is the part of the cluster's requests that is the endpoint's; see clusters.Group.Shares.
 	Share float64
 	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
 	Gone bool

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -91,7 +93,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		numbers:   newNumbers(cfg.Sizes, sh),
 		manyPaths: manyPaths,
 		manyTurns: manyTurns,
-		nextClass: compile.FirstClass,
+		nextClass: tables.FirstClass,
 		touched:   touched{endpoints: map[uint32]struct{}{}},
 		said:      newSaid(),
 	}
@@ -265,7 +267,7 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	return nil
 }
 
-func (r *Reconciler) applyClusters(list []*compile.Cluster) error {
+func (r *Reconciler) applyClusters(list []*clusters.Cluster) error {
 	for _, c := range ownFirst(list) {
 		if err := r.applyCluster(c); err != nil {
 			return fmt.Errorf("cluster %q: %w", c.Name, err)
@@ -275,16 +277,16 @@ func (r *Reconciler) applyClusters(list []*compile.Cluster) error {
 }
 
 // ownFirst lists the clusters, this node's own first: the health of its endpoints decides over the groups of others.
-func ownFirst(clusters []*compile.Cluster) []*compile.Cluster {
+func ownFirst(list []*clusters.Cluster) []*clusters.Cluster {
 	var own string
-	for _, c := range clusters {
+	for _, c := range list {
 		if c.Zones != nil {
 			own = c.Zones.Cluster
 		}
 	}
-	i := slices.IndexFunc(clusters, func(c *compile.Cluster) bool { return c.Name == own })
+	i := slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Name == own })
 	if i < 1 {
-		return clusters
+		return list
 	}
-	return slices.Concat(clusters[i:i+1], clusters[:i], clusters[i+1:])
+	return slices.Concat(list[i:i+1], list[:i], list[i+1:])
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -16,19 +16,19 @@ type retryKey struct {
 }
 
 type retryRoot struct {
-	group compile.Group
+	group clusters.Group
 	ok    bool
 }
 
 // RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
-// indices, not to be changed. It reports false where no other priority can take anything (compile.RetryRoot), and for what no route in force
+// indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
 // asks for.
-func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group compile.Group, endpoints []uint32, ok bool) {
+func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clusters[name]
 	if c == nil || c.compiled == nil {
-		return compile.Group{}, nil, false
+		return clusters.Group{}, nil, false
 	}
 	parts := c.compiled.PartsOf()
 	part := parts[0]
@@ -36,14 +36,14 @@ func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []
 	case s != nil:
 		part = s.part
 	case criteria != "" && len(c.compiled.Parts) > 0:
-		return compile.Group{}, nil, false
+		return clusters.Group{}, nil, false
 	}
 	key := retryKey{part, fmt.Sprint(excluded)}
 	root, known := c.retries[key]
 	if !known {
 		i := slices.Index(parts, part)
 		if i < 0 {
-			return compile.Group{}, nil, false
+			return clusters.Group{}, nil, false
 		}
 		of := r.learned(c)
 		of.Excluded = excluded

@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -324,7 +325,7 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	turns := map[string][]string{}
 	for _, c := range im.Clusters {
 		list := func(name string, part int) {
-			root := c.RootOf(part, compile.Learned{})
+			root := c.RootOf(part, clusters.Learned{})
 			turns[name] = nil
 			for _, e := range endpointsBelow(&root) {
 				turns[name] = append(turns[name], c.Endpoints[e].Address.String())
@@ -340,7 +341,7 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 }
 
 // endpointsBelow is what kernel.turnsBelow finds.
-func endpointsBelow(g *compile.Group) (endpoints []uint32) {
+func endpointsBelow(g *clusters.Group) (endpoints []uint32) {
 	if len(g.Groups) == 0 {
 		return g.Turns
 	}

@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // stateOf is what is known of a cluster's endpoint now.
-func (r *Reconciler) stateOf(c *cluster, endpoint uint32) compile.EndpointState {
-	s := compile.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[c.endpoints[endpoint]].Flags))}
+func (r *Reconciler) stateOf(c *cluster, endpoint uint32) clusters.EndpointState {
+	s := clusters.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[c.endpoints[endpoint]].Flags))}
 	slow := &c.compiled.SlowStart
 	if slow.Window == 0 {
 		return s

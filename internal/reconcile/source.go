@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // source is a compiled table whose lists become pieces.
 type source struct {
 	r     *Reconciler
-	table *compile.Table
+	table *tables.Table
 	// lists are those that begin at a route, and tuples at a tuple; held until close.
 	lists  []*piece[maps.Route]
 	tuples []*piece[maps.Tuple]
@@ -32,7 +32,7 @@ type source struct {
 	users        map[*index]int
 }
 
-func (r *Reconciler) newSource(owner maps.ListenerKey, t *compile.Table) *source {
+func (r *Reconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
 	s := &source{
 		r: r, table: t, owner: owner, users: map[*index]int{},
 		lists: make([]*piece[maps.Route], len(t.Routes)), tuples: make([]*piece[maps.Tuple], len(t.Tuples)),
@@ -104,7 +104,7 @@ func requestTime(d time.Duration) uint32 {
 }
 
 // route returns a route and what it points to, held for the caller.
-func (s *source) route(from *compile.Route) (to maps.Route, children []holdable, err error) {
+func (s *source) route(from *tables.Route) (to maps.Route, children []holdable, err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
 		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle), Hash: from.Hash,
@@ -141,13 +141,13 @@ func (s *source) route(from *compile.Route) (to maps.Route, children []holdable,
 	return to, append(children, splits), nil
 }
 
-func rewriteOf(from compile.Rewrite) (to maps.Rewrite) {
+func rewriteOf(from tables.Rewrite) (to maps.Rewrite) {
 	to = maps.Rewrite{Cut: from.Cut, Len: uint32(len(from.Text))}
 	copy(to.Text[:], from.Text)
 	return to
 }
 
-func retrySetOf(from *compile.Retry) (to maps.RetrySet) {
+func retrySetOf(from *tables.Retry) (to maps.RetrySet) {
 	to = maps.RetrySet{Statuses: from.Statuses, Flags: uint32(maps.RetryKept)}
 	if from.Limited {
 		to.Flags |= uint32(maps.RetryLimited)
@@ -156,7 +156,7 @@ func retrySetOf(from *compile.Retry) (to maps.RetrySet) {
 }
 
 // shares returns the piece of a weighted route's shares, held for the caller.
-func (s *source) shares(from *compile.Route) (*piece[maps.Split], error) {
+func (s *source) shares(from *tables.Route) (*piece[maps.Split], error) {
 	shares := make([]maps.Split, from.Count)
 	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
 		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(share.Cluster, share.Criteria)}
@@ -194,7 +194,7 @@ func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
 }
 
 // tuple fills in what a tuple points to, and returns it, held for the caller.
-func (s *source) tuple(from *compile.Tuple, to *maps.Tuple) (holdable, error) {
+func (s *source) tuple(from *tables.Tuple, to *maps.Tuple) (holdable, error) {
 	if from.Number == 0 {
 		list, err := s.list(from.First, from.Count)
 		to.First, to.Count = list.place()
@@ -257,7 +257,7 @@ func (s *source) bucketsOf(number uint32, slots [maps.MaxTupleFields]uint8) ([]b
 
 // pair finds for each index of the table the live one that has its place in the lists of a virtual host. Only pairs of which
 // neither has another partner count.
-func (s *source) pair(live []pathEntry, paths []compile.Path, partners map[*index]uint32) {
+func (s *source) pair(live []pathEntry, paths []tables.Path, partners map[*index]uint32) {
 	for len(live) > 0 && len(paths) > 0 {
 		switch e, p := &live[0], &paths[0]; {
 		case e.key < p.Key:
@@ -273,7 +273,7 @@ func (s *source) pair(live []pathEntry, paths []compile.Path, partners map[*inde
 	}
 }
 
-func (s *source) pairTuples(live *piece[maps.Tuple], list []compile.Tuple, partners map[*index]uint32) {
+func (s *source) pairTuples(live *piece[maps.Tuple], list []tables.Tuple, partners map[*index]uint32) {
 	for i, t := range list {
 		x, is := live.children[i].(*index)
 		if !is || t.Number == 0 || live.content[i].Slots != t.Slots {
@@ -293,7 +293,7 @@ func (s *source) pairTuples(live *piece[maps.Tuple], list []compile.Tuple, partn
 
 // entry returns what a path leads to, held for the caller. The automata are a piece that begins with the compiled automaton
 // of number `first`.
-func (s *source) entry(p compile.Path, automata *piece[maps.Automaton], first uint32) (e pathEntry, err error) {
+func (s *source) entry(p tables.Path, automata *piece[maps.Automaton], first uint32) (e pathEntry, err error) {
 	e.key = p.Key
 	if e.routes, err = s.list(p.First, p.Count); err != nil {
 		return e, err
@@ -313,7 +313,7 @@ func (s *source) entry(p compile.Path, automata *piece[maps.Automaton], first ui
 }
 
 // entries returns those of a virtual host, of which these are the compiled ones.
-func (s *source) entries(paths []compile.Path) ([]pathEntry, error) {
+func (s *source) entries(paths []tables.Path) ([]pathEntry, error) {
 	first, end := automataOf(paths)
 	automata, err := s.automataFrom(first, end-first)
 	if err != nil {
@@ -333,7 +333,7 @@ func (s *source) entries(paths []compile.Path) ([]pathEntry, error) {
 }
 
 // automataOf is the range of the automata that some of the paths are given to.
-func automataOf(paths []compile.Path) (first, end uint32) {
+func automataOf(paths []tables.Path) (first, end uint32) {
 	for _, p := range paths {
 		switch {
 		case p.Automata == 0:

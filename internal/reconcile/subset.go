@@ -6,12 +6,12 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
 // applySubsets gives a cluster entries for compiled subsets. Those of before stay until no route leads to them.
-func (r *Reconciler) applySubsets(c *cluster, wanted *compile.Cluster) error {
+func (r *Reconciler) applySubsets(c *cluster, wanted *clusters.Cluster) error {
 	for _, s := range wanted.Subsets {
 		if c.subsets[s.Criteria] != nil {
 			continue
@@ -32,14 +32,14 @@ func (r *Reconciler) applySubsets(c *cluster, wanted *compile.Cluster) error {
 }
 
 // unlinkSubsets takes away what a compiled cluster does not have; nil has nothing.
-func (r *Reconciler) unlinkSubsets(c *cluster, wanted *compile.Cluster) {
+func (r *Reconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
 	var parts []model.Part
-	var subsets []compile.Subset
+	var subsets []clusters.Subset
 	if wanted != nil {
 		parts, subsets = wanted.PartsOf(), wanted.Subsets
 	}
 	for criteria, s := range c.subsets {
-		if !slices.ContainsFunc(subsets, func(w compile.Subset) bool { return w.Criteria == criteria }) {
+		if !slices.ContainsFunc(subsets, func(w clusters.Subset) bool { return w.Criteria == criteria }) {
 			r.unlinkEntry(s.entry)
 			delete(c.subsets, criteria)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -55,7 +56,7 @@ func withPolicy(p model.Policy, endpoints ...model.Endpoint) *model.Config {
 func (g *rig) holds(when string, name string) {
 	g.t.Helper()
 	c := g.r.clusters[name]
-	root := c.compiled.Root(func(e uint32) compile.EndpointState { return g.r.stateOf(c, e) })
+	root := c.compiled.Root(func(e uint32) clusters.EndpointState { return g.r.stateOf(c, e) })
 	var want []uint32
 	for _, turn := range endpointsBelow(&root) {
 		want = append(want, c.endpoints[turn])

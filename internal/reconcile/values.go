@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -34,7 +34,7 @@ func (d *draft) numberValues(s *source) {
 }
 
 // numbered are the entries for a list of values, beside those of the live version; both are sorted by field and text.
-func (d *draft) numbered(s *source, list []compile.Value, live []valueEntry) []valueEntry {
+func (d *draft) numbered(s *source, list []tables.Value, live []valueEntry) []valueEntry {
 	entries := make([]valueEntry, 0, len(list))
 	var before []valueEntry // of the field
 	for i, v := range list {
@@ -60,7 +60,7 @@ func (v *version) entriesOf(name string, entries []valueEntry) []valueEntry {
 	if v == nil {
 		return nil
 	}
-	number := slices.IndexFunc(v.table.Fields, func(f compile.Field) bool { return f.Name == name })
+	number := slices.IndexFunc(v.table.Fields, func(f tables.Field) bool { return f.Name == name })
 	if number < 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (s *source) setClass(slot, from, to uint32) {
 
 // classOf is the class in the maps; of those that no value has it is the compiled one.
 func (s *source) classOf(slot uint8, class uint32) uint32 {
-	if class < compile.FirstClass {
+	if class < tables.FirstClass {
 		return class
 	}
 	return s.classes[slot][class]

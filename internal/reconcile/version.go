@@ -7,13 +7,14 @@ import (
 	"iter"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
 // version is one version of one listener's route table in the maps. It belongs to its
 // listener, or it is unlinked.
 type version struct {
-	table *compile.Table
+	table *tables.Table
 	// torn says that a change in place did not come to its end: then the table is not what the maps hold.
 	torn bool
 
@@ -61,7 +62,7 @@ func (r *Reconciler) newVersion(d *draft) (*version, error) {
 
 // holds reports whether the version is the compiled table. Comparing clusters by name is
 // enough: one that a live table names keeps its index.
-func (v *version) holds(t *compile.Table) bool {
+func (v *version) holds(t *tables.Table) bool {
 	return v != nil && !v.torn && v.table.Equal(t)
 }
 
@@ -140,7 +141,7 @@ func checkClusters(im *compile.Image) error {
 }
 
 // clusterNames are the clusters of a table's routes, with repetitions.
-func clusterNames(t *compile.Table) iter.Seq[string] {
+func clusterNames(t *tables.Table) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range t.Routes {
 			if r := &t.Routes[i]; r.Count == 0 && r.Flags&maps.RouteSlow == 0 && !yield(r.Cluster) {

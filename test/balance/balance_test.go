@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -24,9 +25,9 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 12, "how many random clusters Envoy and XLB balance")
-	requests = flag.Int("requests", 600, "requests to each")
-	seed     = flag.Uint64("seed", 1, "of the clusters, fixed: a test that fails fails again; 0 draws one")
+	clusterCount = flag.Int("clusters", 12, "how many random clusters Envoy and XLB balance")
+	requests     = flag.Int("requests", 600, "requests to each")
+	seed         = flag.Uint64("seed", 1, "of the clusters, fixed: a test that fails fails again; 0 draws one")
 )
 
 func TestSharesAreEnvoys(t *testing.T) {
@@ -47,7 +48,7 @@ func TestAddressesInSeveralPlacesAreSharedAsInEnvoy(t *testing.T) {
 func requireShares(t *testing.T, addresses []netip.AddrPort) {
 	t.Helper()
 	listener := envoytest.FreeAddress(t)
-	list, _ := Clusters(*seed, *clusters, addresses)
+	list, _ := Clusters(*seed, *clusterCount, addresses)
 	b := bootstrap(listener, list)
 	// It listens when that connection is there.
 	_ = envoytest.Start(t, marshal(t, b)).Dial(t, listener)
@@ -69,13 +70,13 @@ func requireShares(t *testing.T, addresses []netip.AddrPort) {
 			t.Errorf("the picker does not share %s as the groups ask: %s\n%s", c.Name, why, text)
 		}
 	}
-	if partial < *clusters/2 {
-		t.Errorf("%d clusters have several endpoints to choose from, want at least %d", partial, *clusters/2)
+	if partial < *clusterCount/2 {
+		t.Errorf("%d clusters have several endpoints to choose from, want at least %d", partial, *clusterCount/2)
 	}
 }
 
 // sharesOf are what a compiled cluster's endpoints are due, those that fail included.
-func sharesOf(c *compile.Cluster) map[netip.AddrPort]float64 {
+func sharesOf(c *clusters.Cluster) map[netip.AddrPort]float64 {
 	root := c.Root(nil)
 	shares, left := map[netip.AddrPort]float64{}, 1.0
 	for i, share := range root.Shares(len(c.Endpoints)) {
@@ -137,7 +138,7 @@ func newBalancerOf(t *testing.T, cfg *model.Config) *balancer {
 }
 
 // pick chooses without load, and counts.
-func (b *balancer) pick(c *compile.Cluster, n int) map[netip.AddrPort]int {
+func (b *balancer) pick(c *clusters.Cluster, n int) map[netip.AddrPort]int {
 	addresses := map[uint32]netip.AddrPort{}
 	for _, e := range b.r.Endpoints() {
 		addresses[e.Index] = e.Address

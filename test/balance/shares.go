@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -74,8 +75,8 @@ func SubsetShares(im *compile.Image, route *model.Route) map[netip.AddrPort]floa
 	due := map[netip.AddrPort]float64{}
 	for i := range route.Clusters {
 		w := &route.Clusters[i]
-		c := im.Clusters[slices.IndexFunc(im.Clusters, func(c *compile.Cluster) bool { return c.Name == w.Name })]
-		root := c.RootOf(partOf(c, w.Criteria), compile.Learned{})
+		c := im.Clusters[slices.IndexFunc(im.Clusters, func(c *clusters.Cluster) bool { return c.Name == w.Name })]
+		root := c.RootOf(partOf(c, w.Criteria), clusters.Learned{})
 		part, left := float64(w.Weight)/float64(model.TotalWeight(route.Clusters)), 1.0
 		for j, share := range root.Shares(len(c.Endpoints)) {
 			if share > 0 {
@@ -90,8 +91,8 @@ func SubsetShares(im *compile.Image, route *model.Route) map[netip.AddrPort]floa
 	return due
 }
 
-func partOf(c *compile.Cluster, criteria model.Metadata) int {
-	i := slices.IndexFunc(c.Subsets, func(s compile.Subset) bool { return s.Criteria == criteria })
+func partOf(c *clusters.Cluster, criteria model.Metadata) int {
+	i := slices.IndexFunc(c.Subsets, func(s clusters.Subset) bool { return s.Criteria == criteria })
 	if i < 0 {
 		return 0
 	}

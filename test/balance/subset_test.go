@@ -45,7 +45,7 @@ func (b *balancer) pickSubset(route *model.Route, n int) map[netip.AddrPort]int 
 func TestSubsetsAreEnvoys(t *testing.T) {
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
 	addresses, listener := servers(t, 24, 0), envoytest.FreeAddress(t)
-	list, routes := Subsetted(*seed, *clusters, addresses)
+	list, routes := Subsetted(*seed, *clusterCount, addresses)
 	b := bootstrap(listener, list)
 	setRoutes(b, routes)
 	x := newBalancer(t, b)
@@ -73,7 +73,7 @@ func TestSubsetsAreEnvoys(t *testing.T) {
 	}
 	t.Logf("routes to all endpoints, none, a subset, the default subset: %d, %d, %d, %d",
 		kinds[model.PartAny], kinds[model.PartNone], kinds[model.PartSubset], kinds[model.PartDefault])
-	if kinds[model.PartSubset] < *clusters/2 {
-		t.Errorf("%d routes lead to a subset, want at least %d", kinds[model.PartSubset], *clusters/2)
+	if kinds[model.PartSubset] < *clusterCount/2 {
+		t.Errorf("%d routes lead to a subset, want at least %d", kinds[model.PartSubset], *clusterCount/2)
 	}
 }

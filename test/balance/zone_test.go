@@ -23,16 +23,16 @@ func TestZonesAreEnvoys(t *testing.T) {
 	for i := range *nodes {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { zoned += compareZones(t, *seed*1000+uint64(i)) })
 	}
-	t.Logf("%d of %d routes keep to a zone", zoned, *nodes**clusters)
-	if zoned < *nodes**clusters/5 {
-		t.Errorf("%d of %d routes keep to a zone, want at least a fifth", zoned, *nodes**clusters)
+	t.Logf("%d of %d routes keep to a zone", zoned, *nodes**clusterCount)
+	if zoned < *nodes**clusterCount/5 {
+		t.Errorf("%d of %d routes keep to a zone, want at least a fifth", zoned, *nodes**clusterCount)
 	}
 }
 
 // compareZones counts the routes whose requests localities get another share of than without zone-aware routing.
 func compareZones(t *testing.T, seed uint64) (zoned int) {
 	addresses, listener := servers(t, 24, 0), envoytest.FreeAddress(t)
-	locality, list, routes := Zoned(seed, *clusters, addresses)
+	locality, list, routes := Zoned(seed, *clusterCount, addresses)
 	b := bootstrap(listener, list)
 	setRoutes(b, routes)
 	b["node"], b["cluster_manager"] = object{"locality": locality}, object{"local_cluster_name": "nodes"}

@@ -104,10 +104,19 @@ var slowpathLayers = map[string][]string{
 	"opening": nil,
 }
 
+// compileLayers is the same for the folders of internal/compile/.
+var compileLayers = map[string][]string{
+	"note":     nil,
+	"tables":   nil,
+	"routes":   {"note", "tables"},
+	"clusters": {"note"},
+}
+
 // orders are the parents of folders that have rows of their own.
 var orders = []order{
 	{"bench", "benchLayers", benchLayers},
 	{"internal/config", "configLayers", configLayers},
+	{"internal/compile", "compileLayers", compileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
 }
 

@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
 var (
-	seed     = flag.Uint64("seed", 10, "seed of the tables and requests")
-	tables   = flag.Int("tables", 120, "number of tables")
-	requests = flag.Int("requests", 100, "requests for each table")
+	seed       = flag.Uint64("seed", 10, "seed of the tables and requests")
+	tableCount = flag.Int("tables", 120, "number of tables")
+	requests   = flag.Int("requests", 100, "requests for each table")
 )
 
 // tablesPerEnvoy bounds the listeners of one process.
@@ -27,7 +28,7 @@ func TestRoutesAreThoseOfEnvoy(t *testing.T) {
 	envoytest.Binary(t)
 	w := NewWorld(*seed)
 	var found counts
-	for left := *tables; left > 0; left -= tablesPerEnvoy {
+	for left := *tableCount; left > 0; left -= tablesPerEnvoy {
 		batch := make([]*Table, min(left, tablesPerEnvoy))
 		for i := range batch {
 			batch[i] = w.Table()
@@ -37,7 +38,7 @@ func TestRoutesAreThoseOfEnvoy(t *testing.T) {
 			compareTable(t, w, e, i, table, &found)
 		}
 	}
-	t.Logf("%d tables, seed %d: %+v", *tables, *seed, found)
+	t.Logf("%d tables, seed %d: %+v", *tableCount, *seed, found)
 	for _, kind := range kinds {
 		if found.kinds[kind] == 0 {
 			t.Errorf("no route with %s was taken: another seed, or more tables", kind)
@@ -139,7 +140,7 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 
 // compiled compares what the kernel would do: it may hand any request over, but not
 // take another route.
-func (c *counts) compiled(t *testing.T, table *compile.Table, r *Request, m *model.Request, want int) {
+func (c *counts) compiled(t *testing.T, table *tables.Table, r *Request, m *model.Request, want int) {
 	m.Path = r.Target // which the kernel looks at
 	route, verdict := table.Route(m)
 	got := noRoute

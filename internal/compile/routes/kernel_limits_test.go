@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routes
+
+import (
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+func TestKernelLimitSaysWhyARouteHandsARequestOver(t *testing.T) {
+	cookie, query := prefixRoute("/", "c", exactHeader("x", "1")), prefixRoute("/", "c")
+	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v"), Invert: true}}
+	query.Query = []model.QueryMatch{{Name: "a", Absent: true}}
+	direct := prefixRoute("/", "c")
+	direct.Clusters, direct.Direct = nil, &model.DirectResponse{Status: 200}
+	tests := []struct {
+		name  string
+		route *model.Route
+		want  string
+	}{
+		{"decided", prefixRoute("/", "c"), ""},
+		{"decided by a header", prefixRoute("/", "c", exactHeader("x", "2")), ""},
+		{"decided by a query parameter", query, ""},
+		{"a cookie", cookie, "cookies"},
+		{"an action", direct, "direct_response"},
+		{"an expression", pathRoute("c", model.PathMatch{Kind: model.PathRegex, Value: "/a.*"}), ""},
+		{"an action of another path", func() *model.Route { r := *direct; r.Path.Value = "/other"; return &r }(), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := KernelLimit(tt.route, get("h", "/", "x", "1")); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
