@@ -85,7 +85,7 @@ var (
 	// Opening is what a listener with filter chains reads before it has chosen one; Envoy's inspectors have the same bound.
 	Opening = Row{
 		Name: "first bytes of a connection", Side: Server, BodyBytes: 64 << 10, Varies: "listener_filters_timeout",
-		Made: []string{"internal/slowpath.tlsOpening"}, Shown: []string{"TestOpeningInPiecesIsNotReadFromItsBeginning", "TestInspectionEndsInTime"},
+		Made: []string{"internal/slowpath/opening.tlsOpening"}, Shown: []string{"TestOpeningInPiecesIsNotReadFromItsBeginning", "TestInspectionEndsInTime"},
 	}
 	// Upstream are the slow path's connections to endpoints, and the handshakes of all that are secured.
 	Upstream = Row{
