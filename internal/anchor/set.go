@@ -555,12 +555,17 @@ const arrivalPatience = 3 * time.Second
 // request does not come over TCP: it may be answered before the end of its handshake is here.
 func (s *Set) find(cookie uint64) *Conn {
 	refused, deadline := s.refusals.Load(), time.Now().Add(arrivalPatience)
-	c := s.findNow(cookie)
-	for c == nil && s.isArriving(cookie) && s.refusals.Load() == refused && s.ctx.Err() == nil && time.Now().Before(deadline) {
+	for {
+		if c := s.findNow(cookie); c != nil {
+			return c
+		}
+		if !s.isArriving(cookie) || s.refusals.Load() != refused || s.ctx.Err() != nil || time.Now().After(deadline) {
+			// Another goroutine may have accepted it behind the look. AcceptNow waits for that one.
+			s.AcceptNow()
+			return s.lookUp(cookie)
+		}
 		time.Sleep(longestPause)
-		c = s.findNow(cookie)
 	}
-	return c
 }
 
 func (s *Set) findNow(cookie uint64) *Conn {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -138,6 +139,63 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 	if got := r.s.Stats(); got != (Stats{Open: 1, Accepted: 1}) {
 		t.Errorf("counts: got %+v, want one connection, open", got)
 	}
+}
+
+// heldConns holds the first look at all connections that have not been accepted.
+type heldConns struct {
+	maps.Table[maps.ConnKey, maps.ConnRecord]
+	once           sync.Once
+	began, release chan struct{}
+}
+
+func (h *heldConns) Each(f func(maps.ConnKey, maps.ConnRecord) bool) error {
+	h.once.Do(func() {
+		close(h.began)
+		<-h.release
+	})
+	return h.Table.Each(f)
+}
+
+// The end of a client's handshake comes, and another goroutine accepts the connection, between the look for the connection and the look for those that
+// have not been accepted: neither finds it. The client is answered all the same.
+func TestUseFindsAConnectionThatIsAcceptedBesideIt(t *testing.T) {
+	t.Parallel()
+	r := prepare(t, setup{})
+	conns := &heldConns{Table: r.cfg.Sockets.Conns, began: make(chan struct{}), release: make(chan struct{})}
+	r.cfg.Sockets.Conns = conns
+	s, err := New(r.cfg)
+	must(t, err)
+	r.s = s
+	t.Cleanup(func() { must(t, s.Close()) })
+	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), r.ports().Port4[0])
+	used := make(chan bool, 1)
+	open, err := r.dial().SyscallConn()
+	must(t, err)
+	c := r.connect(to, func(c *client, k maps.ConnKey) {
+		must(t, conns.Put(k, maps.ConnRecord{Cookie: c.cookie, Vip: testVIP.Addr().As16(), VipPort: testVIP.Port(), Listener: testListener, Tenant: testTenant}))
+		// The client has its socket. The map takes none that is not connected.
+		must(t, open.Control(func(fd uintptr) { must(t, r.psocks.Put(c.cookie, uint64(fd))) }))
+		go func() {
+			used <- s.Use(c.cookie, maps.Lease{}, maps.VerdictSpilled, func(conn net.Conn) (uint64, Outcome) {
+				n, err := io.WriteString(conn, "answer")
+				must(t, err)
+				return uint64(n), r.keep(maps.Lease{})
+			})
+		}()
+		await.Next(t, conns.began, "look for the connection")
+	}, func(c *client, fd int) { must(t, r.psocks.Put(c.cookie, uint64(fd))) })
+	await.Quiet(t, func() string {
+		if s.AcceptNow(); s.lookUp(c.cookie) == nil {
+			return "the connection is not accepted"
+		}
+		return ""
+	})
+	close(conns.release)
+	if !await.Next(t, used, "use") {
+		t.Error("the client that waits for an answer is not found")
+		return
+	}
+	c.mustReceive("answer")
 }
 
 func TestUseWithoutRoomForItsMarkAborts(t *testing.T) {
