@@ -103,7 +103,7 @@ func (s *PipelineSpec) writer(conn *net.TCPConn) (io.Writer, error) {
 	return blockingWriter{raw}, err
 }
 
-// blockingWriter sends in one call of the kernel, which does not return before all is sent.
+// blockingWriter sends by calls of the kernel that do not return before all is sent, unless a signal comes.
 type blockingWriter struct{ raw syscall.RawConn }
 
 // besidePiece is how many bytes another task sends at a time.
@@ -148,7 +148,15 @@ func (w blockingWriter) Write(b []byte) (n int, err error) {
 		if err = unix.SetNonblock(int(fd), false); err != nil {
 			return
 		}
-		n, err = unix.Write(int(fd), b)
+		for n < len(b) && (err == nil || errors.Is(err, unix.EINTR)) {
+			var more int
+			more, err = unix.Write(int(fd), b[n:])
+			n += max(more, 0)
+		}
+		if n > 0 {
+			// The balancer may have answered and closed amid it: the answer tells.
+			err = nil
+		}
 		err = errors.Join(err, unix.SetNonblock(int(fd), true))
 	})
 	return n, errors.Join(controlled, err)
