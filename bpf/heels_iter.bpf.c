@@ -124,20 +124,11 @@ static __always_inline void conn_ends(struct sock *sk, struct heels_conn *c)
 	}
 }
 
-/* One struct heels_conn for each connection of the storage that it runs over. */
-SEC("iter/bpf_sk_storage_map")
-int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void report(struct seq_file *to, struct tcp_sock *tp, const struct heels_flow *f)
 {
-	struct heels_flow *f = ctx->value;
-	struct sock *sk = ctx->sk;
+	struct sock *sk = &tp->inet_conn.icsk_inet.sk;
 	struct heels_conn out = {};
-	struct tcp_sock *tp;
 
-	if (!sk || !f)
-		return 0;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
 	conn_ends(sk, &out);
 	out.vip = f->vip;
 	out.peer = f->peer;
@@ -147,6 +138,43 @@ int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	out.sent = tp->bytes_acked;
 	out.sent -= !!out.sent;
 	out.received = tp->bytes_received;
-	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	bpf_seq_write(to, &out, sizeof(out));
+}
+
+/* One struct heels_conn for each connection of the storage that it runs over. */
+SEC("iter/bpf_sk_storage_map")
+int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct heels_flow *f = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
+
+	if (tp && f)
+		report(ctx->meta->seq, tp, f);
+	return 0;
+}
+
+/* The same for the connections of one network namespace. Kernels that let no iterator run over what a map holds have these two instead. */
+SEC("iter/tcp")
+int heels_connections_client(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : 0;
+	struct heels_flow *f = tp ? bpf_sk_storage_get(&heels_client_flows, tp, 0, 0) : 0;
+
+	if (f)
+		report(ctx->meta->seq, tp, f);
+	return 0;
+}
+
+SEC("iter/tcp")
+int heels_connections_server(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : 0;
+	struct heels_flow *f = tp ? bpf_sk_storage_get(&heels_server_flows, tp, 0, 0) : 0;
+
+	if (f)
+		report(ctx->meta->seq, tp, f);
 	return 0;
 }

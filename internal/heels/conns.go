@@ -58,14 +58,16 @@ type Connection struct {
 // connSize is that of struct heels_conn, in bytes.
 var connSize = binary.Size(conn{})
 
-// Connections lists the live connections of all network namespaces. It asks the kernel for the sockets themselves: nothing has to be kept.
+// Connections lists the live connections. It asks the kernel for the sockets themselves: nothing has to be kept. A kernel that lets no iterator run over a map
+// answers in the agent's network namespace alone: elsewhere the error is a *PinError that says so.
 func (k *Kernel) Connections() ([]Connection, error) {
 	list := []Connection{}
 	for _, of := range []struct {
-		role  Role
-		flows *ebpf.Map
-	}{{ClientRole, k.maps.HeelsClientFlows}, {ServerRole, k.maps.HeelsServerFlows}} {
-		data, err := iterate(k.iterators.Connections, of.flows)
+		role    Role
+		flows   *ebpf.Map
+		sockets *ebpf.Program
+	}{{ClientRole, k.maps.HeelsClientFlows, k.iterators.OfClient}, {ServerRole, k.maps.HeelsServerFlows, k.iterators.OfServer}} {
+		data, err := k.listOf(of.flows, of.sockets)
 		if err != nil {
 			return nil, fmt.Errorf("list connections: %w", err)
 		}
@@ -92,6 +94,25 @@ func connectionOf(r Role, c *conn) Connection {
 		out.TCP = tcpNames[c.TcpState]
 	}
 	return out
+}
+
+// listOf returns what the kernel has written about the connections of one role: of a map of flows, or of the sockets of the namespace.
+func (k *Kernel) listOf(flows *ebpf.Map, sockets *ebpf.Program) (data []byte, err error) {
+	if k.iterators.Connections != nil {
+		return iterate(k.iterators.Connections, flows)
+	}
+	device, err := k.attachedElsewhere(k.home.cookie)
+	if err != nil {
+		return nil, err
+	}
+	if device != "" {
+		return nil, &PinError{k.pin, fmt.Errorf("programs are in force at %s of another network namespace, and this kernel shows connections of one's own alone; run this in that namespace: nsenter --net", device)}
+	}
+	err = k.home.within(func() error {
+		data, err = iterate(sockets, nil)
+		return err
+	})
+	return data, err
 }
 
 // iterate runs an iterator to its end, over a map if one is given, and returns what it has written.

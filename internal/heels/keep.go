@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -51,15 +49,11 @@ func (a *Agent) keep() (*keeper, error) {
 	if err := a.change(func(c *control) { c.Agent = k.agent }); err != nil {
 		return nil, err
 	}
-	ns, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, fmt.Errorf("open the network namespace: %w", err)
-	}
 	if err := netlink.LinkSubscribe(k.events, k.quiet); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch interfaces: %w", err), ns.Close())
+		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
 	ready := make(chan error)
-	go k.run(ns, ready)
+	go k.run(ready)
 	if err := <-ready; err != nil {
 		close(k.quiet)
 		return nil, fmt.Errorf("enter the network namespace: %w", err)
@@ -73,23 +67,11 @@ func (k *keeper) close() {
 	close(k.quiet)
 }
 
-// enterNS makes this thread one of a namespace, which takes a capability only if it is another one.
-func enterNS(ns *os.File) error {
-	var want, own unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(ns.Fd()), &want), unix.Stat("/proc/thread-self/ns/net", &own)); err != nil {
-		return err
-	}
-	if want.Ino == own.Ino {
-		return nil
-	}
-	return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-}
-
-func (k *keeper) run(ns *os.File, ready chan<- error) {
+func (k *keeper) run(ready chan<- error) {
 	defer close(k.done)
 	// The thread is never given back: it ends with this function.
 	runtime.LockOSThread()
-	err := errors.Join(enterNS(ns), ns.Close())
+	err := k.a.home.enter()
 	ready <- err
 	if err != nil {
 		return

@@ -46,14 +46,24 @@ func (h *hooks) byName() map[string]*ebpf.Program {
 
 // iterators look at sockets.
 type iterators struct {
-	Connections *ebpf.Program `ebpf:"heels_connections"`
-	Listening   *ebpf.Program `ebpf:"heels_listening"`
-	HalfOpen    *ebpf.Program `ebpf:"heels_half_open"`
+	// Connections runs over a map of flows; nil where the kernel forbids that: OfClient and OfServer are in its place, which are nil otherwise.
+	Connections, OfClient, OfServer *ebpf.Program
+	Listening, HalfOpen             *ebpf.Program
+}
+
+// byName are the programs, by their names in the kernel side.
+func (it *iterators) byName() map[string]**ebpf.Program {
+	return map[string]**ebpf.Program{
+		kernelProgHeelsConnections: &it.Connections, kernelProgHeelsConnectionsClient: &it.OfClient, kernelProgHeelsConnectionsServer: &it.OfServer,
+		kernelProgHeelsListening: &it.Listening, kernelProgHeelsHalfOpen: &it.HalfOpen,
+	}
 }
 
 // Kernel is the loaded kernel side: pinned maps, and programs over them.
 type Kernel struct {
-	pin       string
+	pin string
+	// home is the network namespace that it was loaded in.
+	home      *namespace
 	maps      kernelMaps
 	iterators iterators
 	// hooks is nil for those who only look.
@@ -64,6 +74,9 @@ type Kernel struct {
 
 // mapSizes are numbers of entries other than those of the kernel side, by the map's name: tests see what happens when a map is full.
 var mapSizes map[string]uint32
+
+// sparesMaps has connections listed as where the kernel lets no iterator run over a map: tests see both ways on one kernel.
+var sparesMaps bool
 
 // PinError says that a directory cannot hold pins.
 type PinError struct {
@@ -144,7 +157,12 @@ func load(dir string, o *Option) (*Kernel, error) {
 			m.MaxEntries = size
 		}
 	}
-	k := &Kernel{pin: dir}
+	dropOtherIterators(spec)
+	home, err := ownNamespace()
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{pin: dir, home: home}
 	if o != nil {
 		k.hooks = &hooks{}
 		err = configure(spec, o)
@@ -161,6 +179,16 @@ func load(dir string, o *Option) (*Kernel, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// dropOtherIterators leaves of those that list connections the ones that this kernel can run.
+func dropOtherIterators(spec *ebpf.CollectionSpec) {
+	if listsMaps() && !sparesMaps {
+		delete(spec.Programs, kernelProgHeelsConnectionsClient)
+		delete(spec.Programs, kernelProgHeelsConnectionsServer)
+		return
+	}
+	delete(spec.Programs, kernelProgHeelsConnections)
 }
 
 // configure sets the constants of the programs.
@@ -185,8 +213,8 @@ func (k *Kernel) fill(spec *ebpf.CollectionSpec) error {
 	if err := coll.Assign(&k.maps); err != nil {
 		return fmt.Errorf("take maps: %w", err)
 	}
-	if err := coll.Assign(&k.iterators); err != nil {
-		return fmt.Errorf("take programs: %w", err)
+	for name, p := range k.iterators.byName() {
+		*p = coll.DetachProgram(name)
 	}
 	if k.hooks == nil {
 		return nil
@@ -231,9 +259,10 @@ func Open(dir string) (*Kernel, error) {
 func (k *Kernel) Close() {
 	// Closing a descriptor of a map has no error that could be acted on.
 	_ = k.maps.Close()
-	k.iterators.Connections.Close()
-	k.iterators.Listening.Close()
-	k.iterators.HalfOpen.Close()
+	k.home.close()
+	for _, p := range k.iterators.byName() {
+		(*p).Close()
+	}
 	if k.hooks == nil {
 		return
 	}

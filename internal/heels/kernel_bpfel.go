@@ -16,47 +16,49 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapHeelsClientClosing    = "heels_client_closing"
-	kernelMapHeelsClientFlows      = "heels_client_flows"
-	kernelMapHeelsClientHops       = "heels_client_hops"
-	kernelMapHeelsClientList       = "heels_client_list"
-	kernelMapHeelsClientVips       = "heels_client_vips"
-	kernelMapHeelsConfirmOther     = "heels_confirm_other"
-	kernelMapHeelsConfirmUntil     = "heels_confirm_until"
-	kernelMapHeelsConfirmed        = "heels_confirmed"
-	kernelMapHeelsControl          = "heels_control"
-	kernelMapHeelsCookies          = "heels_cookies"
-	kernelMapHeelsEndedLater       = "heels_ended_later"
-	kernelMapHeelsEndedNow         = "heels_ended_now"
-	kernelMapHeelsGuessers         = "heels_guessers"
-	kernelMapHeelsGuesses          = "heels_guesses"
-	kernelMapHeelsListeners        = "heels_listeners"
-	kernelMapHeelsPorts            = "heels_ports"
-	kernelMapHeelsPrefixes         = "heels_prefixes"
-	kernelMapHeelsRoutes           = "heels_routes"
-	kernelMapHeelsSeen             = "heels_seen"
-	kernelMapHeelsServerClosing    = "heels_server_closing"
-	kernelMapHeelsServerFlows      = "heels_server_flows"
-	kernelMapHeelsServerList       = "heels_server_list"
-	kernelMapHeelsServerOwn        = "heels_server_own"
-	kernelMapHeelsServerVips       = "heels_server_vips"
-	kernelMapHeelsTraffic          = "heels_traffic"
-	kernelMapHeelsVerdicts         = "heels_verdicts"
-	kernelProgHeelsClientEgress    = "heels_client_egress"
-	kernelProgHeelsClientFinish    = "heels_client_finish"
-	kernelProgHeelsClientIngress   = "heels_client_ingress"
-	kernelProgHeelsClientSockops   = "heels_client_sockops"
-	kernelProgHeelsConnections     = "heels_connections"
-	kernelProgHeelsHalfOpen        = "heels_half_open"
-	kernelProgHeelsListening       = "heels_listening"
-	kernelProgHeelsServerEgress    = "heels_server_egress"
-	kernelProgHeelsServerFinish    = "heels_server_finish"
-	kernelProgHeelsServerIngress   = "heels_server_ingress"
-	kernelProgHeelsServerPeername4 = "heels_server_peername4"
-	kernelProgHeelsServerPeername6 = "heels_server_peername6"
-	kernelProgHeelsServerSockops   = "heels_server_sockops"
-	kernelVarHeelsExid             = "heels_exid"
-	kernelVarHeelsKind             = "heels_kind"
+	kernelMapHeelsClientClosing      = "heels_client_closing"
+	kernelMapHeelsClientFlows        = "heels_client_flows"
+	kernelMapHeelsClientHops         = "heels_client_hops"
+	kernelMapHeelsClientList         = "heels_client_list"
+	kernelMapHeelsClientVips         = "heels_client_vips"
+	kernelMapHeelsConfirmOther       = "heels_confirm_other"
+	kernelMapHeelsConfirmUntil       = "heels_confirm_until"
+	kernelMapHeelsConfirmed          = "heels_confirmed"
+	kernelMapHeelsControl            = "heels_control"
+	kernelMapHeelsCookies            = "heels_cookies"
+	kernelMapHeelsEndedLater         = "heels_ended_later"
+	kernelMapHeelsEndedNow           = "heels_ended_now"
+	kernelMapHeelsGuessers           = "heels_guessers"
+	kernelMapHeelsGuesses            = "heels_guesses"
+	kernelMapHeelsListeners          = "heels_listeners"
+	kernelMapHeelsPorts              = "heels_ports"
+	kernelMapHeelsPrefixes           = "heels_prefixes"
+	kernelMapHeelsRoutes             = "heels_routes"
+	kernelMapHeelsSeen               = "heels_seen"
+	kernelMapHeelsServerClosing      = "heels_server_closing"
+	kernelMapHeelsServerFlows        = "heels_server_flows"
+	kernelMapHeelsServerList         = "heels_server_list"
+	kernelMapHeelsServerOwn          = "heels_server_own"
+	kernelMapHeelsServerVips         = "heels_server_vips"
+	kernelMapHeelsTraffic            = "heels_traffic"
+	kernelMapHeelsVerdicts           = "heels_verdicts"
+	kernelProgHeelsClientEgress      = "heels_client_egress"
+	kernelProgHeelsClientFinish      = "heels_client_finish"
+	kernelProgHeelsClientIngress     = "heels_client_ingress"
+	kernelProgHeelsClientSockops     = "heels_client_sockops"
+	kernelProgHeelsConnections       = "heels_connections"
+	kernelProgHeelsConnectionsClient = "heels_connections_client"
+	kernelProgHeelsConnectionsServer = "heels_connections_server"
+	kernelProgHeelsHalfOpen          = "heels_half_open"
+	kernelProgHeelsListening         = "heels_listening"
+	kernelProgHeelsServerEgress      = "heels_server_egress"
+	kernelProgHeelsServerFinish      = "heels_server_finish"
+	kernelProgHeelsServerIngress     = "heels_server_ingress"
+	kernelProgHeelsServerPeername4   = "heels_server_peername4"
+	kernelProgHeelsServerPeername6   = "heels_server_peername6"
+	kernelProgHeelsServerSockops     = "heels_server_sockops"
+	kernelVarHeelsExid               = "heels_exid"
+	kernelVarHeelsKind               = "heels_kind"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -101,19 +103,21 @@ type kernelSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
-	HeelsClientEgress    *ebpf.ProgramSpec `ebpf:"heels_client_egress"`
-	HeelsClientFinish    *ebpf.ProgramSpec `ebpf:"heels_client_finish"`
-	HeelsClientIngress   *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
-	HeelsClientSockops   *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
-	HeelsConnections     *ebpf.ProgramSpec `ebpf:"heels_connections"`
-	HeelsHalfOpen        *ebpf.ProgramSpec `ebpf:"heels_half_open"`
-	HeelsListening       *ebpf.ProgramSpec `ebpf:"heels_listening"`
-	HeelsServerEgress    *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
-	HeelsServerFinish    *ebpf.ProgramSpec `ebpf:"heels_server_finish"`
-	HeelsServerIngress   *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
-	HeelsServerPeername4 *ebpf.ProgramSpec `ebpf:"heels_server_peername4"`
-	HeelsServerPeername6 *ebpf.ProgramSpec `ebpf:"heels_server_peername6"`
-	HeelsServerSockops   *ebpf.ProgramSpec `ebpf:"heels_server_sockops"`
+	HeelsClientEgress      *ebpf.ProgramSpec `ebpf:"heels_client_egress"`
+	HeelsClientFinish      *ebpf.ProgramSpec `ebpf:"heels_client_finish"`
+	HeelsClientIngress     *ebpf.ProgramSpec `ebpf:"heels_client_ingress"`
+	HeelsClientSockops     *ebpf.ProgramSpec `ebpf:"heels_client_sockops"`
+	HeelsConnections       *ebpf.ProgramSpec `ebpf:"heels_connections"`
+	HeelsConnectionsClient *ebpf.ProgramSpec `ebpf:"heels_connections_client"`
+	HeelsConnectionsServer *ebpf.ProgramSpec `ebpf:"heels_connections_server"`
+	HeelsHalfOpen          *ebpf.ProgramSpec `ebpf:"heels_half_open"`
+	HeelsListening         *ebpf.ProgramSpec `ebpf:"heels_listening"`
+	HeelsServerEgress      *ebpf.ProgramSpec `ebpf:"heels_server_egress"`
+	HeelsServerFinish      *ebpf.ProgramSpec `ebpf:"heels_server_finish"`
+	HeelsServerIngress     *ebpf.ProgramSpec `ebpf:"heels_server_ingress"`
+	HeelsServerPeername4   *ebpf.ProgramSpec `ebpf:"heels_server_peername4"`
+	HeelsServerPeername6   *ebpf.ProgramSpec `ebpf:"heels_server_peername6"`
+	HeelsServerSockops     *ebpf.ProgramSpec `ebpf:"heels_server_sockops"`
 }
 
 // kernelMapSpecs contains maps before they are loaded into the kernel.
@@ -247,19 +251,21 @@ type kernelVariables struct {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
-	HeelsClientEgress    *ebpf.Program `ebpf:"heels_client_egress"`
-	HeelsClientFinish    *ebpf.Program `ebpf:"heels_client_finish"`
-	HeelsClientIngress   *ebpf.Program `ebpf:"heels_client_ingress"`
-	HeelsClientSockops   *ebpf.Program `ebpf:"heels_client_sockops"`
-	HeelsConnections     *ebpf.Program `ebpf:"heels_connections"`
-	HeelsHalfOpen        *ebpf.Program `ebpf:"heels_half_open"`
-	HeelsListening       *ebpf.Program `ebpf:"heels_listening"`
-	HeelsServerEgress    *ebpf.Program `ebpf:"heels_server_egress"`
-	HeelsServerFinish    *ebpf.Program `ebpf:"heels_server_finish"`
-	HeelsServerIngress   *ebpf.Program `ebpf:"heels_server_ingress"`
-	HeelsServerPeername4 *ebpf.Program `ebpf:"heels_server_peername4"`
-	HeelsServerPeername6 *ebpf.Program `ebpf:"heels_server_peername6"`
-	HeelsServerSockops   *ebpf.Program `ebpf:"heels_server_sockops"`
+	HeelsClientEgress      *ebpf.Program `ebpf:"heels_client_egress"`
+	HeelsClientFinish      *ebpf.Program `ebpf:"heels_client_finish"`
+	HeelsClientIngress     *ebpf.Program `ebpf:"heels_client_ingress"`
+	HeelsClientSockops     *ebpf.Program `ebpf:"heels_client_sockops"`
+	HeelsConnections       *ebpf.Program `ebpf:"heels_connections"`
+	HeelsConnectionsClient *ebpf.Program `ebpf:"heels_connections_client"`
+	HeelsConnectionsServer *ebpf.Program `ebpf:"heels_connections_server"`
+	HeelsHalfOpen          *ebpf.Program `ebpf:"heels_half_open"`
+	HeelsListening         *ebpf.Program `ebpf:"heels_listening"`
+	HeelsServerEgress      *ebpf.Program `ebpf:"heels_server_egress"`
+	HeelsServerFinish      *ebpf.Program `ebpf:"heels_server_finish"`
+	HeelsServerIngress     *ebpf.Program `ebpf:"heels_server_ingress"`
+	HeelsServerPeername4   *ebpf.Program `ebpf:"heels_server_peername4"`
+	HeelsServerPeername6   *ebpf.Program `ebpf:"heels_server_peername6"`
+	HeelsServerSockops     *ebpf.Program `ebpf:"heels_server_sockops"`
 }
 
 func (p *kernelPrograms) Close() error {
@@ -269,6 +275,8 @@ func (p *kernelPrograms) Close() error {
 		p.HeelsClientIngress,
 		p.HeelsClientSockops,
 		p.HeelsConnections,
+		p.HeelsConnectionsClient,
+		p.HeelsConnectionsServer,
 		p.HeelsHalfOpen,
 		p.HeelsListening,
 		p.HeelsServerEgress,

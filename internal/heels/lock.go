@@ -90,25 +90,33 @@ func (l *pinLock) isOf(dir string) bool {
 // checkNamespace refuses pins whose programs are in force in another network namespace: interfaces have the same numbers there, and whatever is written for this
 // one would be wrong for those. What a namespace that is gone has left may be taken over.
 func (k *Kernel) checkNamespace() error {
-	c, err := k.control()
+	own, err := netnsCookie()
 	if err != nil {
 		return err
 	}
-	own, err := netnsCookie()
-	if err != nil || c.Abi == 0 || c.Netns == own {
+	device, err := k.attachedElsewhere(own)
+	if err != nil || device == "" {
 		return err
+	}
+	return &PinError{k.pin, fmt.Errorf("an agent of another network namespace has programs in force at %s there; name another directory with --pin, or end that one: xlb heels detach --pin %s", device, k.pin)}
+}
+
+// attachedElsewhere names an interface at which programs are attached in another network namespace than the one of that cookie; "" if they are nowhere else.
+func (k *Kernel) attachedElsewhere(netns uint64) (device string, err error) {
+	c, err := k.control()
+	if err != nil || c.Abi == 0 || c.Netns == netns {
+		return "", err
 	}
 	names, err := k.linkNames()
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, name := range names {
-		_, device, _ := strings.Cut(name, "-")
-		if device != "" && k.isAttached(name) {
-			return &PinError{k.pin, fmt.Errorf("an agent of another network namespace has programs in force at %s there; name another directory with --pin, or end that one: xlb heels detach --pin %s", device, k.pin)}
+		if _, device, _ := strings.Cut(name, "-"); device != "" && k.isAttached(name) {
+			return device, nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // isAttached says whether what a link was attached to is still there.
