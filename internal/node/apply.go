@@ -3,9 +3,6 @@
 package node
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +10,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
@@ -147,7 +144,7 @@ func (n *Node) returning(metrics http.Handler) http.Handler {
 	give := paced(returnPace, debug.FreeOSMemory)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		metrics.ServeHTTP(w, r)
-		if len(n.current.Load().clusters) >= manyClusters {
+		if len(n.generation.Load().Config().Clusters) >= manyClusters {
 			give()
 		}
 	})
@@ -218,8 +215,8 @@ func (n *Node) install(cfg *model.Config) error {
 	image, matchers, notes := made.image, made.matchers, made.notes
 	n.say(notes)
 	n.sayPassed(cfg)
-	before, places := n.current.Load(), n.directory.Load()
-	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)
+	before := n.generation.Load()
+	changed := model.ChangeOf(before.Config().Clusters, cfg.Clusters)
 	if len(changed.Lost()) > 0 {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()
@@ -232,14 +229,15 @@ func (n *Node) install(cfg *model.Config) error {
 	if len(changed.Lost()) > 0 || n.unswept {
 		n.unswept = !n.proxy.Sweep()
 	}
-	n.connect(cfg, before, places, &changes)
+	n.connect(before, &changes)
 	n.yieldAdmin(cfg)
 	// What cannot be bound is logged, and tried again.
 	_ = n.doors.follow(cfg)
-	if now := n.directory.Load(); places.limits == nil || !maps.Equal(places.limits, now.limits) {
-		n.anchors.LimitsChanged(now.limits)
+	now := n.generation.Load()
+	if limits := now.AllLimits(); before.AllLimits() == nil || !maps.Equal(before.AllLimits(), limits) {
+		n.anchors.LimitsChanged(limits)
 	}
-	n.health.Apply(cfg.Clusters, n.directory.Load().endpointsOf)
+	n.health.Apply(cfg.Clusters, now.EndpointsOf)
 	return nil
 }
 
@@ -260,7 +258,7 @@ func (n *Node) prepare(cfg *model.Config) prepared {
 // say logs the notes that the configuration before did not have: endpoints may change often.
 func (n *Node) say(notes []note.Note) {
 	said := map[note.Note]bool{}
-	for _, note := range n.current.Load().notes {
+	for _, note := range n.generation.Load().Notes() {
 		said[note] = true
 	}
 	for _, note := range notes {
@@ -273,7 +271,7 @@ func (n *Node) say(notes []note.Note) {
 // sayPassed logs which listeners are left alone, once.
 func (n *Node) sayPassed(cfg *model.Config) {
 	for _, p := range cfg.Passed {
-		if before := n.current.Load().config; !slices.Contains(before.Passed, p) {
+		if before := n.generation.Load().Config(); !slices.Contains(before.Passed, p) {
 			n.log.Info("listener left alone", "listener", p.Listener, "address", p.Address, "reason", p.Why)
 		}
 	}
@@ -282,121 +280,22 @@ func (n *Node) sayPassed(cfg *model.Config) {
 // switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
 // says what has changed since the last time that it did so.
 func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []note.Note) (reconcile.Changes, error) {
-	n.inForce.Lock()
-	defer n.inForce.Unlock()
+	n.switching.Lock()
+	defer n.switching.Unlock()
 	if err := n.reconcil.Switch(image); err != nil {
 		return reconcile.Changes{}, fmt.Errorf("write configuration to the kernel: %w", err)
 	}
 	changes := n.reconcil.Changed()
-	// Endpoints first: who finds the new routes finds their clusters.
-	n.directory.Store(n.newDirectory(n.directory.Load(), cfg, &changes))
-	n.publish(cfg, matchers, notes)
+	n.generation.Store(n.generation.Load().Next(&generation.Input{
+		Config: cfg, Matchers: matchers, Notes: notes, Changes: &changes, Kernel: n.reconcil, At: time.Now(),
+	}))
 	return changes, nil
 }
 
-func (n *Node) publish(cfg *model.Config, matchers map[*model.RouteTable]*match.Table, notes []note.Note) {
-	before := n.current.Load()
-	if before == nil {
-		before = &loaded{config: &model.Config{}}
-	}
-	l := &loaded{
-		config: cfg, matchers: matchers, notes: notes, at: time.Now(), tables: before.tables, tcp: before.tcp, inspections: before.inspections, shortest: before.shortest,
-		departed: before.departed, inner: before.inner, numbers: before.numbers,
-		clusters: clustersByName(before, cfg),
-	}
-	l.version = sync.OnceValue(func() string { return versionOf(cfg) })
-	if before.tables == nil || !slices.Equal(before.config.Listeners, cfg.Listeners) {
-		l.inner, l.numbers = model.InnerOf(cfg.Listeners), n.reconcil.ListenerNumbers()
-		l.addListeners(cfg, l.numbers)
-		l.keepDeparted(before)
-	}
-	n.current.Store(l)
-}
-
-// departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
-const departure = 10 * time.Minute
-
-// keepDeparted has the routes of removed listeners serve on, of those that have another address now, and of those without HTTP from now on.
-func (l *loaded) keepDeparted(before *loaded) {
-	l.departed = map[string]time.Time{}
-	for served, table := range before.tables {
-		if _, ok := l.tables[served]; ok || table == nil {
-			continue
-		}
-		since, known := before.departed[served]
-		if !known {
-			since = l.at
-		}
-		if l.at.Sub(since) < departure {
-			l.departed[served], l.tables[served] = since, table
-		}
-	}
-}
-
-// servedAt is what the slow path calls a listener by: its number, which stays with its address. By its name the connections to the address that it had before
-// would be those of the new one.
-func servedAt(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
-
-// leaves reports whether connections of a listener close behind the answer under way, since the listener was removed.
-func (n *Node) leaves(served string) bool {
-	_, ok := n.current.Load().departed[served]
-	return ok
-}
-
-func (l *loaded) addListeners(cfg *model.Config, numbers map[string]uint32) {
-	l.tables, l.tcp, l.inspections = map[string]*model.RouteTable{}, map[string]*model.TCPProxy{}, map[string]*model.Inspection{}
-	l.shortest = shortestOfRequests(cfg.Listeners)
-	for _, lis := range cfg.Listeners {
-		number, ok := numbers[lis.Name]
-		if !ok {
-			continue // its connections are left alone
-		}
-		served := servedAt(number)
-		switch {
-		case lis.Inspection != nil:
-			l.tables[served], l.inspections[served] = lis.Routes, lis.Inspection
-		case lis.TCP != nil:
-			l.tcp[served] = lis.TCP
-		default:
-			l.tables[served] = lis.Routes
-		}
-	}
-}
-
-// clustersByName finds the clusters of a configuration. Readers may still use what was before.
-func clustersByName(before *loaded, cfg *model.Config) map[string]*model.Cluster {
-	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)
-	if len(changed.Removed)+len(changed.Added) == 0 && before.clusters != nil {
-		return before.clusters
-	}
-	clusters := maps.Clone(before.clusters)
-	if clusters == nil {
-		clusters = make(map[string]*model.Cluster, len(changed.Added))
-	}
-	for _, c := range changed.Removed {
-		delete(clusters, c.Name)
-	}
-	for _, c := range changed.Added {
-		clusters[c.Name] = c
-	}
-	return clusters
-}
-
-// versionOf tells configurations apart by their content. For 10,000 routes that takes a good part of a reload: only who asks for it waits.
-func versionOf(cfg *model.Config) string {
-	b, err := json.Marshal(cfg)
-	if err != nil {
-		// Plain data always marshals.
-		return "unknown"
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
-}
-
 // connect makes the pools follow the endpoints in force, after changes of what was before.
-func (n *Node) connect(cfg *model.Config, before *loaded, places *directory, changes *reconcile.Changes) {
-	now := n.current.Load()
-	if plain := n.plainOf(cfg, before); n.plain == nil || !maps.Equal(plain, n.plain) {
+func (n *Node) connect(before *generation.Generation, changes *reconcile.Changes) {
+	now := n.generation.Load()
+	if plain := n.plainOf(now.Config(), before); n.plain == nil || !maps.Equal(plain, n.plain) {
 		n.plain = plain
 		// Whoever was not connected to may have to be now.
 		n.pool.SetEndpoints(n.toConnect(n.reconcil.Endpoints(), now))
@@ -409,17 +308,17 @@ func (n *Node) connect(cfg *model.Config, before *loaded, places *directory, cha
 		}
 		n.pool.Change(n.toConnect(changes.Endpoints, now), append(removed, changes.Released...))
 	}
-	if limit := shortestLimit(cfg, now.shortest); limit != n.shortest {
+	if limit := now.ShortestLimit(); limit != n.shortest {
 		n.shortest = limit
 		n.pool.SetShortest(limit)
 	}
-	n.keepConnections(places, changes)
+	n.keepConnections(before, changes)
 	n.releaseGone(changes.Endpoints)
 }
 
 // plainOf are the clusters without i-socks, of another configuration.
-func (n *Node) plainOf(cfg *model.Config, before *loaded) map[string]bool {
-	if n.plain != nil && slices.Equal(before.config.Listeners, cfg.Listeners) {
+func (n *Node) plainOf(cfg *model.Config, before *generation.Generation) map[string]bool {
+	if n.plain != nil && slices.Equal(before.Config().Listeners, cfg.Listeners) {
 		return n.plain
 	}
 	return cfg.PlainClusters()
@@ -430,11 +329,11 @@ func (n *Node) connects(e *reconcile.EndpointEntry) bool {
 	return !e.Gone && n.o.FastPath && !n.plain[e.Cluster] && e.TLS == nil && !e.Inner
 }
 
-func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *loaded) []pool.Endpoint {
+func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *generation.Generation) []pool.Endpoint {
 	list := make([]pool.Endpoint, 0, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		c := now.clusters[e.Cluster]
+		c := now.Cluster(e.Cluster)
 		if c == nil || !n.connects(e) {
 			continue
 		}
@@ -448,7 +347,7 @@ func (n *Node) toConnect(entries []reconcile.EndpointEntry, now *loaded) []pool.
 }
 
 // keepConnections tells the slow path to which addresses it may keep connections. Several clusters may have endpoints at one.
-func (n *Node) keepConnections(places *directory, changes *reconcile.Changes) {
+func (n *Node) keepConnections(before *generation.Generation, changes *reconcile.Changes) {
 	touched := map[netip.AddrPort]int{}
 	count := func(e *reconcile.EndpointEntry, by int) {
 		if e == nil || e.Gone || e.Health == model.Draining {
@@ -461,25 +360,25 @@ func (n *Node) keepConnections(places *directory, changes *reconcile.Changes) {
 	}
 	for i := range changes.Endpoints {
 		count(&changes.Endpoints[i], +1)
-		count(places.endpoints.At(changes.Endpoints[i].Index), -1)
+		count(before.EndpointAt(changes.Endpoints[i].Index), -1)
 	}
 	for _, index := range changes.Released {
-		count(places.endpoints.At(index), -1)
+		count(before.EndpointAt(index), -1)
 	}
 	var added, dropped []netip.AddrPort
-	for address, before := range touched {
+	for address, had := range touched {
 		switch now := n.kept[address]; {
 		case now == 0:
 			delete(n.kept, address)
-			if before > 0 {
+			if had > 0 {
 				dropped = append(dropped, address)
 			}
-		case before == 0:
+		case had == 0:
 			added = append(added, address)
 		}
 	}
 	n.proxy.KeepConnections(added, dropped)
-	n.dropTurned(places, changes)
+	n.dropTurned(before, changes)
 }
 
 // releaseGone gives up removed endpoints that have no pool: of all when there is no fast path, and those of listeners without HTTP.

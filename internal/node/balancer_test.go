@@ -13,36 +13,26 @@ import (
 
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
-	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/test/generationtest"
 )
 
 // balancing is a node that balances, without a kernel and without connections.
 type balancing struct {
 	*Node
 	t      *testing.T
+	kernel *generationtest.Kernel
 	shared *maps.Shared
-	// writing, if there is one, is called before each write to the maps.
-	writing func()
 }
 
 func newBalancing(t *testing.T, cfg *model.Config) *balancing {
-	sizes := maps.Sizes{
-		Listeners: 4, RouteTables: 4, VHosts: 8, Routes: 64, Splits: 64, Rewrites: 8, Tuples: 1, BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1,
-		Schedules: 1 << 10, Clusters: 64, Groups: 256, Endpoints: 64,
-	}
-	shared := maps.NewHeapShared(sizes)
-	log := slog.New(slog.DiscardHandler)
-	b := &balancing{t: t, shared: shared}
-	tables := maps.NewFakeConfig(sizes, func() bool {
-		if b.writing != nil {
-			b.writing()
-		}
-		return false
-	})
-	b.Node = &Node{log: log, reconcil: reconcile.New(tables, shared, log), picker: balance.New(shared)}
+	k := generationtest.NewKernel()
+	b := &balancing{t: t, kernel: k, shared: k.Shared}
+	b.Node = &Node{log: slog.New(slog.DiscardHandler), reconcil: k.Reconciler, picker: balance.New(k.Shared)}
+	b.generation.Store(generation.Empty())
 	b.use(cfg)
 	return b
 }
@@ -77,41 +67,12 @@ func (b *balancing) chosen(pick func() (slowpath.Picked, bool)) string {
 	return strings.Join(slices.Compact(list), " ")
 }
 
-// staged are endpoints at ports from 1 with a stage each, in the cluster "web" with subsets by stage.
-func staged(fallback model.SubsetFallback, stages ...string) *model.Cluster {
-	c := &model.Cluster{Name: "web", Subsets: &model.Subsets{
-		Selectors: []model.SubsetSelector{{Keys: []string{"stage"}, Fallback: model.ClusterFallback}}, Fallback: fallback, Default: stage("prod"),
-	}}
-	for i, s := range stages {
-		address := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(i+1))
-		c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address, Weight: 1, Metadata: stage(s)})
-	}
-	return c
-}
-
-func stage(name string) model.Metadata { return model.NewMetadata(map[string]any{"stage": name}) }
-
-// withRoutes is a configuration of one cluster, with routes that have these criteria.
-func withRoutes(c *model.Cluster, criteria ...model.Metadata) *model.Config {
-	vh := &model.VirtualHost{Name: "all", Domains: []string{"*"}}
-	for i, asked := range criteria {
-		vh.Routes = append(vh.Routes, &model.Route{
-			Path:     model.PathMatch{Kind: model.PathExact, Value: fmt.Sprintf("/%d", i)},
-			Clusters: []model.WeightedCluster{{Name: c.Name, Weight: 1, Criteria: asked}},
-		})
-	}
-	return &model.Config{
-		Listeners: []*model.Listener{{Name: "l", Address: netip.MustParseAddrPort("127.80.0.1:80"), Routes: &model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}}}},
-		Clusters:  []*model.Cluster{c},
-	}
-}
-
 func anywhere(netip.AddrPort) bool { return false }
 
 // A request whose route has been replaced while it was on its way finds, of its criteria, no subset any more, and still gets an endpoint that
 // they select in the configuration in force.
 func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
-	b := newBalancing(t, withRoutes(staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), stage("prod"), stage("canary")))
+	b := newBalancing(t, generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), generationtest.Stage("prod"), generationtest.Stage("canary")))
 	of := func(criteria model.Metadata, skip func(netip.AddrPort) bool) string {
 		t.Helper()
 		return b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", criteria, 0, skip) })
@@ -122,48 +83,48 @@ func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	require("routes ask for canaries", of(stage("canary"), anywhere), "3")
+	require("routes ask for canaries", of(generationtest.Stage("canary"), anywhere), "3")
 
 	// No route asks for anything; then there is another canary, and none.
-	b.use(withRoutes(staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), ""))
-	require("no route asks any more", of(stage("canary"), anywhere), "3")
-	require("nor ever has", of(stage("dev"), anywhere), "4")
+	b.use(generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), ""))
+	require("no route asks any more", of(generationtest.Stage("canary"), anywhere), "3")
+	require("nor ever has", of(generationtest.Stage("dev"), anywhere), "4")
 	require("without criteria", of("", anywhere), "1 2 3 4")
-	require("all that fits is to be skipped", of(stage("canary"), func(a netip.AddrPort) bool { return a.Port() == 3 }), "none")
-	require("some is", of(stage("prod"), func(a netip.AddrPort) bool { return a.Port() == 1 }), "2")
-	require("nothing fits, any will do", of(stage("test"), anywhere), "1 2 3 4")
-	b.use(withRoutes(staged(model.AnyEndpoint, "prod", "prod", "dev", "canary"), ""))
-	require("another one fits now", of(stage("canary"), anywhere), "4")
-	b.use(withRoutes(staged(model.DefaultSubset, "prod", "prod", "canary", "dev"), ""))
-	require("nothing fits, the default does", of(stage("test"), anywhere), "1 2")
-	b.use(withRoutes(staged(model.NoFallback, "prod", "prod", "canary", "dev"), ""))
-	require("nothing fits, nothing does", of(stage("test"), anywhere), "none")
+	require("all that fits is to be skipped", of(generationtest.Stage("canary"), func(a netip.AddrPort) bool { return a.Port() == 3 }), "none")
+	require("some is", of(generationtest.Stage("prod"), func(a netip.AddrPort) bool { return a.Port() == 1 }), "2")
+	require("nothing fits, any will do", of(generationtest.Stage("test"), anywhere), "1 2 3 4")
+	b.use(generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "dev", "canary"), ""))
+	require("another one fits now", of(generationtest.Stage("canary"), anywhere), "4")
+	b.use(generationtest.WithRoutes(generationtest.Staged(model.DefaultSubset, "prod", "prod", "canary", "dev"), ""))
+	require("nothing fits, the default does", of(generationtest.Stage("test"), anywhere), "1 2")
+	b.use(generationtest.WithRoutes(generationtest.Staged(model.NoFallback, "prod", "prod", "canary", "dev"), ""))
+	require("nothing fits, nothing does", of(generationtest.Stage("test"), anywhere), "none")
 
-	for index, e := range b.directory.Load().each() {
+	for index, e := range generationtest.Endpoints(b.generation.Load()) {
 		if e.Address.Port() == 1 {
 			atomic.OrUint32(&b.shared.Endpoints[index].Flags, uint32(maps.EndpointDown))
 		}
 	}
-	require("one is out of service", of(stage("prod"), anywhere), "2")
+	require("one is out of service", of(generationtest.Stage("prod"), anywhere), "2")
 
 	// Without subsets criteria mean nothing.
-	plain := staged(model.NoFallback, "prod", "canary")
+	plain := generationtest.Staged(model.NoFallback, "prod", "canary")
 	plain.Subsets = nil
-	b.use(withRoutes(plain, ""))
-	require("the cluster has no subsets any more, and the first is still down", of(stage("canary"), anywhere), "2")
+	b.use(generationtest.WithRoutes(plain, ""))
+	require("the cluster has no subsets any more, and the first is still down", of(generationtest.Stage("canary"), anywhere), "2")
 	b.use(&model.Config{})
-	require("the cluster has gone", of(stage("canary"), anywhere), "none")
+	require("the cluster has gone", of(generationtest.Stage("canary"), anywhere), "none")
 }
 
 func TestRetriesGoToOtherPriorities(t *testing.T) {
-	c := staged(model.AnyEndpoint, "prod", "prod", "canary", "prod", "canary")
+	c := generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "prod", "canary")
 	for i, priority := range []uint32{0, 0, 0, 1, 2} {
 		c.Endpoints[i].Priority = priority
 	}
-	b := newBalancing(t, withRoutes(c, "", stage("canary")))
+	b := newBalancing(t, generationtest.WithRoutes(c, "", generationtest.Stage("canary")))
 	tried := func(r slowpath.RetryBalancer, ports ...uint16) slowpath.RetryBalancer {
 		for _, port := range ports {
-			for _, e := range b.directory.Load().each() {
+			for _, e := range generationtest.Endpoints(b.generation.Load()) {
 				if e.Address.Port() == port {
 					r.Tried(b.pickedOf(*e))
 				}
@@ -187,8 +148,8 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 		{"twice", "", 2, []uint16{1, 2}, 0, "4"},
 		{"three times", "", 2, []uint16{1, 2, 4}, 0, "4"},
 		{"nothing else there", "", 1, []uint16{1}, 4, "none"},
-		{"of a subset", stage("canary"), 1, []uint16{3}, 0, "5"},
-		{"of a subset that no route asks for", stage("prod"), 1, []uint16{1}, 0, "none"},
+		{"of a subset", generationtest.Stage("canary"), 1, []uint16{3}, 0, "5"},
+		{"of a subset that no route asks for", generationtest.Stage("prod"), 1, []uint16{1}, 0, "none"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 func (c clients) resend(l pool.Lost) bool {
 	begun := begunOf(l.Kept)
 	if !l.Unseen {
-		e, ok := c.n.directory.Load().endpoint(l.Endpoint)
+		e, ok := c.n.generation.Load().Endpoint(l.Endpoint)
 		if !ok {
 			return false
 		}
@@ -37,7 +37,7 @@ func (c clients) resend(l pool.Lost) bool {
 // decide lets the slow path decide about a response that the route's policy may withhold. It returns when the i-sock is the pool's again, and
 // reports false, and does nothing, where the client is to get the response as it is.
 func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
-	e, ok := c.n.directory.Load().endpoint(s.Endpoint)
+	e, ok := c.n.generation.Load().Endpoint(s.Endpoint)
 	if !ok {
 		return false
 	}

@@ -131,7 +131,7 @@ func (w *door) turnTo(next *door) {
 
 // admits says whether one more connection is taken, beside so many.
 func (d *doors) admits(open int) bool {
-	limit := d.n.current.Load().config.MaxConnections
+	limit := d.n.generation.Load().Config().MaxConnections
 	return limit == 0 || uint64(open) < limit
 }
 

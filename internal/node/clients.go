@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
@@ -240,7 +241,7 @@ func (c clients) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uin
 
 // timedOut counts a request that the time of its route has ended.
 func (c clients) timedOut(endpoint uint32) {
-	if e, ok := c.n.directory.Load().endpoint(endpoint); ok {
+	if e, ok := c.n.generation.Load().Endpoint(endpoint); ok {
 		c.n.proxy.CountTimeout(e.Cluster)
 	}
 }
@@ -315,11 +316,11 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary, s
 
 // serve serves a connection, of which the kernel has begun to serve the first request unless that is nil.
 func (h handler) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, begun *slowpath.Begun) anchor.Result {
-	served := servedAt(s.Listener)
+	listener := generation.ListenerID(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: served, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
+		Listener: listener, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
 		Turn:    h.n.desk.Turn(s.Tenant),
-		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.leaves(served) },
+		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.generation.Load().Departed(listener) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})
 	if err != nil {
@@ -339,14 +340,14 @@ func (h handler) Refuse(conn net.Conn) (written uint64) {
 
 // claim is the endpoint that the kernel had chosen before it declined the request.
 func (n *Node) claim(index uint32) *slowpath.Claim {
-	d := n.directory.Load()
-	e, ok := d.endpoint(index)
+	now := n.generation.Load()
+	e, ok := now.Endpoint(index)
 	if index == anchor.NoEndpoint || !ok || e.Gone || !n.picker.Serving(index) {
 		return nil
 	}
 	n.picker.Claim(index)
 	p := n.pickedOf(e)
-	if n.directory.Load() != d {
+	if n.generation.Load() != now {
 		// It may have been another's before it was claimed.
 		p.Done(slowpath.Outcome{})
 		return nil
@@ -396,19 +397,21 @@ type balancer struct{ n *Node }
 
 // Pick implements slowpath.Balancer.
 func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	return b.n.choose(func(v *view) (slowpath.Picked, bool) { return b.pick(v, cluster, criteria, hash, skip) })
+	return b.n.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
+		return b.pick(g, cluster, criteria, hash, skip)
+	})
 }
 
-func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	c, ok := v.clusters[cluster]
-	if !ok {
+func (b balancer) pick(g *generation.Generation, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	c := g.ClusterEntry(cluster)
+	if c == nil {
 		return nil, false
 	}
-	skips := func(e uint32) bool { return v.skips(e, skip) }
-	index, ok := c.entry(criteria)
+	skips := func(e uint32) bool { return isSkipped(g, e, skip) }
+	index, ok := c.Subset(criteria)
 	if !ok {
-		if m := b.n.current.Load().clusters[cluster]; m != nil && m.Subsets != nil {
-			return b.strayed(v, m, criteria, skips)
+		if m := g.Cluster(cluster); m != nil && m.Subsets != nil {
+			return b.strayed(g, m, criteria, skips)
 		}
 	}
 	// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the first
@@ -417,21 +420,21 @@ func (b balancer) pick(v *view, cluster string, criteria model.Metadata, hash ui
 	if !ok {
 		return nil, false
 	}
-	return v.picked(b.n, endpoint), true
+	return b.n.pickedAt(g, endpoint), true
 }
 
 // named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
 func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
-	index, ok := n.directory.Load().indexOf(cluster, address)
+	index, ok := n.generation.Load().IndexOf(cluster, address)
 	if !ok {
 		return nil, 0, false
 	}
 	// Claimed first: an endpoint with a request outstanding keeps its index.
 	n.picker.Claim(index)
-	d := n.directory.Load()
-	entry, _ := d.endpoint(index)
+	now := n.generation.Load()
+	entry, _ := now.Endpoint(index)
 	e := n.pickedOf(entry)
-	if now, ok := d.indexOf(cluster, address); !ok || now != index {
+	if current, ok := now.IndexOf(cluster, address); !ok || current != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
 	}
@@ -454,7 +457,7 @@ func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.
 
 // strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
 // endpoint in service that the criteria select in the configuration in force.
-func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
+func (b balancer) strayed(g *generation.Generation, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
 	labels := make([]model.Labels, len(c.Endpoints))
 	for i := range c.Endpoints {
 		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
@@ -467,7 +470,7 @@ func (b balancer) strayed(v *view, c *model.Cluster, criteria model.Metadata, sk
 			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
 		}
 	}
-	list := v.clusters[c.Name].endpoints
+	list := g.EndpointsOf(c.Name)
 	for i, first := 0, rand.IntN(max(len(list), 1)); i < len(list); i++ {
 		e := list[(first+i)%len(list)]
 		if isIn[e.Address] && !skips(e.Index) && b.n.picker.Serving(e.Index) {
@@ -503,14 +506,14 @@ func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, l.number, hold) }
 // load is the count of a cluster's requests; nil for one that no route names any more.
 func (n *Node) load(cluster string) slowpath.Load {
 	for {
-		d := n.directory.Load()
-		c, ok := d.clusters[cluster]
-		if !ok {
+		now := n.generation.Load()
+		c := now.ClusterEntry(cluster)
+		if c == nil {
 			return nil
 		}
-		number := n.datapath.Shared.ClusterNumber(c.index)
-		if n.directory.Load() == d {
-			return load{n.datapath.Shared, c.index, number}
+		number := n.datapath.Shared.ClusterNumber(c.Index())
+		if n.generation.Load() == now {
+			return load{n.datapath.Shared, c.Index(), number}
 		}
 		// The index may have become another cluster's before its number was read.
 	}
@@ -528,24 +531,15 @@ func (o observer) Observe(r slowpath.Report) {
 	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Begun: r.Begun, Sent: r.Sent})
 }
 
-// match finds a route. The table of a listener that was removed has no index any more: few connections are left there.
-func (n *Node) match(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
-	if m := n.current.Load().matchers[t]; m != nil {
-		return m.Match(r, pause)
-	}
-	return t.Match(r)
-}
-
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
-		Table: func(listener string) (*model.RouteTable, bool) {
-			t, ok := n.current.Load().tables[listener]
-			return t, ok
+		Table: func(listener string) (*model.RouteTable, bool) { return n.generation.Load().Routes(listener) },
+		Match: func(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
+			return n.generation.Load().Match(t, r, pause)
 		},
-		Match:      n.match,
-		Inspection: func(listener string) *model.Inspection { return n.current.Load().inspections[listener] },
-		TCP:        func(listener string) *model.TCPProxy { return n.current.Load().tcp[listener] },
-		Cluster:    func(name string) *model.Cluster { return n.current.Load().clusters[name] },
+		Inspection: func(listener string) *model.Inspection { return n.generation.Load().Inspection(listener) },
+		TCP:        func(listener string) *model.TCPProxy { return n.generation.Load().TCP(listener) },
+		Cluster:    func(name string) *model.Cluster { return n.generation.Load().Cluster(name) },
 		Balancer:   balancer{n},
 		Retrying:   n.retrying,
 		Named:      n.named,

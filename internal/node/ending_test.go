@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/xds"
 )
@@ -147,7 +148,7 @@ func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
 	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: newIntake(), passed: newPassedOver()}
 	n.secrets, n.inners, n.doors, n.resolver = newSecrets(n), newInners(n), newDoors(n), newResolving(n)
 	t.Cleanup(n.secrets.stopAll)
-	n.current.Store(&loaded{config: n.source})
+	n.generation.Store(generation.Empty())
 	n.dynamic = newDynamic(n, b)
 	n.dynamic.stopped = make(chan struct{})
 	return n, n.dynamic, log

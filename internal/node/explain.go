@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/explain"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
@@ -30,15 +31,15 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := n.current.Load()
+		now := n.generation.Load()
 		answer, err := explain.Explain(&explain.State{
-			Config: l.config,
-			Notes:  l.notes,
+			Config: now.Config(),
+			Notes:  now.Notes(),
 			Decide: func(listener *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
-				return n.decideIn(l, listener, r.Draw, head)
+				return n.decideIn(now, listener, r.Draw, head)
 			},
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
-				return endpointsOf(snapshot, l.clusters[cluster], cluster, n.o.FastPath), nil
+				return endpointsOf(snapshot, now.Cluster(cluster), cluster, n.o.FastPath), nil
 			},
 		}, q)
 		if !errors.Is(err, errReplaced) {
@@ -49,16 +50,16 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,
 // for which the slow path's requests would wait: an account of ten thousand routes takes its time.
-func (n *Node) decideIn(l *loaded, listener *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
-	n.inForce.RLock()
-	defer n.inForce.RUnlock()
-	if n.current.Load() != l {
+func (n *Node) decideIn(now *generation.Generation, listener *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
+	n.switching.RLock()
+	defer n.switching.RUnlock()
+	if n.generation.Load() != now {
 		return explain.Decision{}, errReplaced
 	}
 	return n.decide(listener, draw, head)
 }
 
-// decide asks the kernel. Needs n.inForce.
+// decide asks the kernel. Needs n.switching.
 func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
 	if !n.o.FastPath {
 		return explain.Decision{By: explain.ByNobody}, nil
@@ -88,15 +89,8 @@ func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 
 // clusterName names a cluster of the maps, one that should not be there too, or says whose subset it is.
 func (n *Node) clusterName(index uint32) (name string, criteria model.Metadata) {
-	for name, c := range n.directory.Load().clusters {
-		if c.index == index {
-			return name, ""
-		}
-		for criteria, subset := range c.subsets {
-			if subset == index {
-				return name, criteria
-			}
-		}
+	if name, criteria, ok := n.generation.Load().NameOf(index); ok {
+		return name, criteria
 	}
 	return fmt.Sprintf("number %d", index), ""
 }

@@ -15,7 +15,7 @@ func (n *Node) newGuards() *guardctl.Controller {
 	return guardctl.New(guardctl.Config{
 		Shared: n.datapath.Shared, Logger: n.log, Acts: n.o.Auto && n.o.FastPath, Counts: n.datapath.Guards, Clients: n.anchors, NewTicker: n.ticks,
 		AddressOf: func(index uint32) (netip.AddrPort, bool) {
-			e, ok := n.directory.Load().endpoint(index)
+			e, ok := n.generation.Load().Endpoint(index)
 			return e.Address, ok
 		},
 		WithEndpoints: func(f func([]reconcile.EndpointEntry)) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -130,11 +131,11 @@ func (h *inners) follow(listeners []*model.Listener) {
 
 // dropTurned closes idle connections of the slow path to endpoints that have become, or were, the address of a listener: they lead elsewhere. Needs
 // n.updates.
-func (n *Node) dropTurned(before *directory, changes *reconcile.Changes) {
+func (n *Node) dropTurned(before *generation.Generation, changes *reconcile.Changes) {
 	var turned, kept []netip.AddrPort
 	for i := range changes.Endpoints {
 		e := &changes.Endpoints[i]
-		old := before.endpoints.At(e.Index)
+		old := before.EndpointAt(e.Index)
 		if old == nil || old.Inner == e.Inner {
 			continue
 		}
@@ -151,12 +152,12 @@ func (n *Node) dropTurned(before *directory, changes *reconcile.Changes) {
 
 // dialInner implements slowpath.Config.DialInner.
 func (n *Node) dialInner(ctx context.Context, to netip.AddrPort, from upstream.Origin) (slowpath.InnerConn, error) {
-	now := n.current.Load()
-	l := now.inner.At(to)
+	now := n.generation.Load()
+	l := now.InnerListener(to)
 	if l == nil {
 		return nil, fmt.Errorf("no listener is at %s any more", to)
 	}
-	number, ok := now.numbers[l.Name]
+	number, ok := now.ListenerNumber(l.Name)
 	if !ok {
 		return nil, fmt.Errorf("listener %q at %s is left alone: its connections go where they would go without it", l.Name, to)
 	}

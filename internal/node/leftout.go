@@ -25,9 +25,9 @@ const maxLeftOutLines = 10
 
 // sayLeftOut logs endpoints that get no requests, for clusters of which the configuration before left out none for that reason: endpoints come and go.
 func (n *Node) sayLeftOut(cfg *model.Config) {
-	before, more := n.current.Load().clusters, 0
+	before, more := n.generation.Load(), 0
 	for _, c := range cfg.Clusters {
-		if len(c.LeftOut) == 0 || !isNewlyLeftOut(before[c.Name], c) {
+		if len(c.LeftOut) == 0 || !isNewlyLeftOut(before.Cluster(c.Name), c) {
 			continue
 		}
 		if more++; more <= maxLeftOutLines {

@@ -24,11 +24,11 @@ import (
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
-	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/maps"
@@ -121,13 +121,12 @@ type Node struct {
 	secrets  *secrets
 	metrics  *metrics.Collector
 
-	// current is what is in force; source is what stands in the file, names not resolved.
-	current   atomic.Pointer[loaded]
-	directory atomic.Pointer[directory]
-	updates   sync.Mutex
-	// inForce is held for writing while kernel, directory and current change. See Node.choose for who waits for it.
-	inForce sync.RWMutex
-	source  *model.Config
+	// generation is what is in force; source is what stands in the file, names not resolved.
+	generation atomic.Pointer[generation.Generation]
+	updates    sync.Mutex
+	// switching is held for writing while kernel and generation change. See Node.choose for who waits for it.
+	switching sync.RWMutex
+	source    *model.Config
 	// wanted is source with the clusters that wait for their secrets, and held those, with what is in force instead. Both need updates.
 	wanted *model.Config
 	held   map[*model.Cluster]*model.Cluster
@@ -160,30 +159,6 @@ type Node struct {
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
-}
-
-// loaded is a configuration in force.
-type loaded struct {
-	config *model.Config
-	// tables, and what else a listener has for the slow path, by servedAt.
-	tables map[string]*model.RouteTable
-	// inner finds the listeners that endpoints may be, numbers what the kernel calls listeners, by name.
-	inner   *model.Inner
-	numbers map[string]uint32
-	// matchers find routes in them.
-	matchers map[*model.RouteTable]*match.Table
-	tcp      map[string]*model.TCPProxy
-	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
-	departed map[string]time.Time
-	// inspections are those of listeners whose connections' first bytes decide.
-	inspections map[string]*model.Inspection
-	// clusters by name: each request of the slow path asks for one.
-	clusters map[string]*model.Cluster
-	notes    []note.Note
-	// shortest is the shortest limit of requests to its listeners; 0: there is none.
-	shortest time.Duration
-	version  func() string
-	at       time.Time
 }
 
 // UsageError says that the environment or the configuration does not allow what was asked for: nothing was started.
@@ -272,8 +247,7 @@ func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *mod
 	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
-	n.directory.Store(&directory{})
-	n.current.Store(&loaded{config: &model.Config{}})
+	n.generation.Store(generation.Empty())
 	n.kept = map[netip.AddrPort]int{}
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
 	opened, ok := unlessEnded(n.ending, func() opening { return openDatapath(o) })
@@ -352,7 +326,7 @@ func (n *Node) build() error {
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
-		FastPath: n.o.FastPath, Limits: n.limits, Crashes: n.crashes,
+		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.generation.Load().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {
 		return err
@@ -374,7 +348,7 @@ func (n *Node) build() error {
 		return err
 	}
 	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
-	return n.doors.follow(n.current.Load().config)
+	return n.doors.follow(n.generation.Load().Config())
 }
 
 // close releases everything, in the order opposite to build.

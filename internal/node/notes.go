@@ -73,7 +73,7 @@ func (n *Node) Notes() []admin.Note {
 	n.passed.mu.Lock()
 	defer n.passed.mu.Unlock()
 	list := n.passed.bootstrap
-	for _, l := range n.current.Load().config.Listeners {
+	for _, l := range n.generation.Load().Config().Listeners {
 		list = append(list[:len(list):len(list)], n.passed.listeners[l.Name]...)
 	}
 	out := make([]admin.Note, len(list))

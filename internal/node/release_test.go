@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/generationtest"
 )
 
 // pooled gives the node a pool.
@@ -44,10 +45,10 @@ func (b *balancing) knows(index uint32) bool {
 // It was removed, came back while a request held it, and is removed again: its number must not become another's before its i-socks have closed.
 func TestEndpointThatHasComeBackIsNotGivenUpBeforeItsPool(t *testing.T) {
 	const with, without = 2, 1
-	both, one := portsOf(1, without, with), portsOf(1, without)
+	both, one := generationtest.PortsOf(1, without, with), generationtest.PortsOf(1, without)
 	b := newBalancing(t, both)
 	b.pooled()
-	index, ok := b.directory.Load().indexOf("web", "127.0.0.1:2")
+	index, ok := b.generation.Load().IndexOf("web", "127.0.0.1:2")
 	if !ok {
 		t.Fatal("the endpoint is not known")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/chunked"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -85,12 +86,13 @@ func (r *rest) follow(b []byte) (passing, own int, err error) {
 
 // trailersPass reports whether the trailers of a lease's request, and of its response, do: whether both its listener and its cluster say so.
 func (n *Node) trailersPass(client net.Conn, endpoint uint32) bool {
-	now := n.current.Load()
+	now := n.generation.Load()
 	c, ok := client.(anchor.Client)
-	e, known := n.directory.Load().endpoint(endpoint)
+	e, known := now.Endpoint(endpoint)
 	if !ok || !known {
 		return false
 	}
-	table, cluster := now.tables[servedAt(c.Listener())], now.clusters[e.Cluster]
+	table, _ := now.Routes(generation.ListenerID(c.Listener()))
+	cluster := now.Cluster(e.Cluster)
 	return table != nil && table.Trailers && cluster != nil && cluster.Trailers
 }

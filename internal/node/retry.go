@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -33,7 +34,7 @@ func (r *elsewhere) Tried(e slowpath.Picked) {
 	if !ok {
 		return
 	}
-	tried, _ := r.n.directory.Load().endpoint(p.at())
+	tried, _ := r.n.generation.Load().Endpoint(p.at())
 	r.attempted = append(r.attempted, tried.Place.Priority)
 	if len(r.attempted)%r.frequency != 0 {
 		return
@@ -55,20 +56,20 @@ func (r *elsewhere) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool)
 	if r.excluded == nil {
 		return nil, false
 	}
-	return r.n.choose(func(v *view) (slowpath.Picked, bool) { return r.pick(v, skip) })
+	return r.n.choose(func(g *generation.Generation) (slowpath.Picked, bool) { return r.pick(g, skip) })
 }
 
-func (r *elsewhere) pick(v *view, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (r *elsewhere) pick(g *generation.Generation, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
 	root, endpoints, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded)
 	if !ok {
 		return nil, false
 	}
 	tree := treeOf(&root, endpoints)
-	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool { return v.skips(e, skip) })
+	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool { return isSkipped(g, e, skip) })
 	if !ok {
 		return nil, false
 	}
-	return v.picked(r.n, index), true
+	return r.n.pickedAt(g, index), true
 }
 
 // treeOf is a compiled group whose endpoints have these indices.

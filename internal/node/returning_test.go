@@ -6,11 +6,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/generationtest"
 )
 
 // However often metrics are asked for, the whole heap is not looked through more than once in a while.
@@ -31,11 +35,11 @@ func TestMemoryIsGivenBackNowAndThen(t *testing.T) {
 // Pages beyond the first cost no collection.
 func TestScrapesDoNotCollectEachTime(t *testing.T) {
 	n := &Node{}
-	l := &loaded{clusters: map[string]*model.Cluster{}}
-	for i := range manyClusters {
-		l.clusters[string(rune('a'+i))] = nil
+	cfg := &model.Config{Clusters: make([]*model.Cluster, manyClusters)}
+	for i := range cfg.Clusters {
+		cfg.Clusters[i] = &model.Cluster{Name: strconv.Itoa(i)}
 	}
-	n.current.Store(l)
+	n.generation.Store(generation.Empty().Next(&generation.Input{Config: cfg, Changes: &reconcile.Changes{}, Kernel: generationtest.NewKernel()}))
 	page := n.returning(http.NotFoundHandler())
 	var before, after debug.GCStats
 	scrape := func() {

@@ -23,8 +23,8 @@ func (n *Node) Ready() error { return *n.ready.Load() }
 
 // Config implements admin.Source.
 func (n *Node) Config() admin.Config {
-	l := n.current.Load()
-	c := admin.Config{Model: l.config, Version: l.version(), Updated: l.at}
+	now := n.generation.Load()
+	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since()}
 	if n.dynamic != nil {
 		c.Dynamic = n.dynamic.dump
 	}
@@ -166,7 +166,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	shared := m.n.datapath.Shared
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
 	traffic := shared.Traffic()
-	d, timedOut := m.n.directory.Load(), m.n.health.TimedOut()
+	now, timedOut := m.n.generation.Load(), m.n.health.TimedOut()
 	byCluster := map[string][]metrics.Endpoint{}
 	for _, e := range m.n.reconcil.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
@@ -185,8 +185,8 @@ func (m measured) Clusters() []metrics.Cluster {
 		updates = m.n.dynamic.ofClusters()
 	}
 	var list []metrics.Cluster
-	for _, c := range m.n.current.Load().config.Clusters {
-		if _, ok := d.clusters[c.Name]; ok {
+	for _, c := range now.Config().Clusters {
+		if now.ClusterEntry(c.Name) != nil {
 			list = append(list, metrics.Cluster{
 				Name: c.Name, StatName: c.StatName, Health: m.n.health.Stats(c.Name), Limits: m.n.proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
 				Endpoints: byCluster[c.Name],

@@ -3,31 +3,21 @@
 package node
 
 import (
-	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/generationtest"
 )
-
-// portsOf are endpoints at these ports, in the cluster "web", and some routes.
-func portsOf(routes int, ports ...uint16) *model.Config {
-	c := &model.Cluster{Name: "web"}
-	for _, port := range ports {
-		address := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
-		c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address, Weight: 1})
-	}
-	return withRoutes(c, slices.Repeat([]model.Metadata{""}, routes)...)
-}
 
 // beginUse begins to put a configuration in force, and stops between its clusters and its routes until the function that it returns is called.
 func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 	at, on, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	b.writing = func() {
-		b.writing = nil
+	b.kernel.Writing = func() {
+		b.kernel.Writing = nil
 		close(at)
 		<-on
 	}
@@ -43,9 +33,9 @@ func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 }
 
 func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
-	b := newBalancing(t, portsOf(1, 1, 2))
+	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
 	pick := func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }
-	end := b.beginUse(portsOf(2, 2, 3))
+	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
 	if got := b.chosen(pick); got != "2" {
 		t.Errorf("meanwhile: %s, want 2, which is of both", got)
 	}
@@ -56,8 +46,8 @@ func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
 }
 
 func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
-	b := newBalancing(t, portsOf(1, 1, 2))
-	end := b.beginUse(portsOf(2, 3, 4))
+	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
+	end := b.beginUse(generationtest.PortsOf(2, 3, 4))
 	chosen := make(chan string)
 	go func() {
 		chosen <- b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) })
@@ -75,14 +65,14 @@ func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
 
 // An index that has been released is given to another endpoint before that is known.
 func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
-	b := newBalancing(t, portsOf(1, 1, 2))
-	b.use(portsOf(1, 2))
-	for index, e := range b.directory.Load().each() {
+	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
+	b.use(generationtest.PortsOf(1, 2))
+	for index, e := range generationtest.Endpoints(b.generation.Load()) {
 		if e.Gone && !b.reconcil.ReleaseEndpoint(index) {
 			t.Fatalf("endpoint %d is not released", index)
 		}
 	}
-	end := b.beginUse(portsOf(2, 2, 3))
+	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
 	if got := b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }); got != "2" {
 		t.Errorf("meanwhile: %s, want 2", got)
 	}
@@ -91,17 +81,17 @@ func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 
 // The entry of a subset that a new configuration does not have is empty before the routes to it are gone.
 func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *testing.T) {
-	b := newBalancing(t, portsOf(1, 1))
+	b := newBalancing(t, generationtest.PortsOf(1, 1))
 	looks, chosen := make(chan bool, 2), make(chan bool)
-	b.inForce.Lock()
+	b.switching.Lock()
 	go func() {
-		_, ok := b.choose(func(v *view) (slowpath.Picked, bool) {
+		_, ok := b.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
 			isFirst := len(looks) == 0
 			looks <- isFirst
 			if isFirst {
 				return nil, false
 			}
-			return balancer{b.Node}.pick(v, "web", "", 0, anywhere)
+			return balancer{b.Node}.pick(g, "web", "", 0, anywhere)
 		})
 		chosen <- ok
 	}()
@@ -111,9 +101,9 @@ func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *test
 		}
 		return ""
 	})
-	now := *b.directory.Load()
-	b.directory.Store(&now)
-	b.inForce.Unlock()
+	now := *b.generation.Load()
+	b.generation.Store(&now)
+	b.switching.Unlock()
 	if !<-chosen || len(looks) != 2 {
 		t.Errorf("%d looks, want a second one that finds an endpoint", len(looks))
 	}

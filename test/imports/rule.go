@@ -60,7 +60,9 @@ var layers = map[string][]string{
 	"metrics":   {"maps"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
-	"node":      {anything},                               // the composition root
+	// Parts of the daemon, and the composition root.
+	"generation": {"anchor", "compile", "match", "model", "pages", "reconcile"},
+	"node":       {anything},
 }
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package generation_test
 
 import (
 	"fmt"
@@ -8,41 +8,31 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/generationtest"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
-// contents is all that a directory finds.
-func (d *directory) contents() (list []string) {
-	for index, e := range d.each() {
-		list = append(list, fmt.Sprintf("%d: %s %s gone %t", index, e.Cluster, e.Address, e.Gone))
-	}
-	for name, p := range d.clusters {
-		list = append(list, fmt.Sprintf("%s: %d %v", name, p.index, p.named()))
-		for _, e := range p.endpoints {
-			list = append(list, fmt.Sprintf("%s has %d", name, e.Index))
-		}
-	}
-	slices.Sort(list)
-	return list
+// everything is the generation that knows of no one before it.
+func everything(k *generationtest.Kernel, cfg *model.Config) *generation.Generation {
+	changes := reconcile.Changes{Endpoints: k.Endpoints(), Clusters: true}
+	return generation.Empty().Next(&generation.Input{Config: cfg, Changes: &changes, Kernel: k})
 }
 
-// everything is the directory that knows of no one before it.
-func (b *balancing) everything(cfg *model.Config) *directory {
-	return b.newDirectory(nil, cfg, &reconcile.Changes{Endpoints: b.reconcil.Endpoints(), Clusters: true})
-}
-
-func TestDirectoriesFollowChanges(t *testing.T) {
+func TestGenerationsFollowChanges(t *testing.T) {
 	seed := suite.Seed(t)
 	w := rand.New(rand.NewPCG(seed, 0))
-	cfg := portsOf(1, 1, 2)
-	b := newBalancing(t, cfg)
+	cfg := generationtest.PortsOf(1, 1, 2)
+	kernel := generationtest.NewKernel()
+	now := kernel.Next(t, generation.Empty(), cfg)
 	compiler := compile.NewCompiler()
 	for range 300 {
 		next := *cfg
@@ -67,26 +57,28 @@ func TestDirectoriesFollowChanges(t *testing.T) {
 		}
 		cfg = &next
 		image, notes := compiler.Compile(cfg)
-		if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
+		if err := kernel.Switch(image); err != nil {
 			t.Fatal(err)
 		}
-		if diff := gocmp.Diff(b.everything(cfg).contents(), b.directory.Load().contents(), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("directory (-want +got):\n%s", diff)
+		changes := kernel.Changed()
+		now = now.Next(&generation.Input{Config: cfg, Notes: notes, Changes: &changes, Kernel: kernel, At: time.Now()})
+		if diff := gocmp.Diff(everything(kernel, cfg).Contents(), now.Contents(), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("generation (-want +got):\n%s", diff)
 		}
-		for name, got := range b.current.Load().clusters {
+		for name, got := range now.ClustersByName() {
 			if j := slices.IndexFunc(cfg.Clusters, func(one *model.Cluster) bool { return one.Name == name }); j < 0 || cfg.Clusters[j] != got {
 				t.Fatalf("cluster %s is not the one in force", name)
 			}
 		}
-		if got, want := len(b.current.Load().clusters), len(cfg.Clusters); got != want {
+		if got, want := len(now.ClustersByName()), len(cfg.Clusters); got != want {
 			t.Fatalf("%d clusters, want %d", got, want)
 		}
-		for index, e := range b.directory.Load().each() {
+		for index, e := range generationtest.Endpoints(now) {
 			if e.Gone && w.IntN(2) == 0 {
-				b.reconcil.ReleaseEndpoint(index)
+				kernel.ReleaseEndpoint(index)
 			}
 		}
-		if err := b.reconcil.Reclaim(); err != nil {
+		if err := kernel.Reclaim(); err != nil {
 			t.Fatal(err)
 		}
 	}

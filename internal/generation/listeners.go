@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generation
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// listeners is what a generation knows of its listeners. Generations with the same listeners share it.
+type listeners struct {
+	of []*model.Listener
+	// tables, and what else a listener has for the slow path, by ListenerID; tables is nil before the first configuration.
+	tables map[string]*model.RouteTable
+	tcp    map[string]*model.TCPProxy
+	// inspections are those of listeners whose connections' first bytes decide.
+	inspections map[string]*model.Inspection
+	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
+	departed map[string]time.Time
+	// inner finds the listeners that endpoints may be, kernelNumbers what the kernel calls listeners, by name.
+	inner         *model.Inner
+	kernelNumbers map[string]uint32
+	// limits of connections, by number.
+	limits map[uint32]anchor.Limits
+	// shortest is the shortest limit of requests; 0: there is no limit.
+	shortest time.Duration
+}
+
+// ListenerID is what the slow path calls a listener by: its number, which stays with its address. By its name the connections to the address that it had
+// before would be those of the new one.
+func ListenerID(number uint32) string { return strconv.FormatUint(uint64(number), 10) }
+
+// Routes returns the routes of a listener by its ListenerID. ok is false where it is unknown, or has none.
+func (l *listeners) Routes(id string) (t *model.RouteTable, ok bool) {
+	t, ok = l.tables[id]
+	return t, ok
+}
+
+// TCP returns what a listener without HTTP does, nil for others.
+func (l *listeners) TCP(id string) *model.TCPProxy { return l.tcp[id] }
+
+// Inspection returns what the first bytes of a connection to a listener decide, nil where they decide nothing.
+func (l *listeners) Inspection(id string) *model.Inspection { return l.inspections[id] }
+
+// Departed reports whether a listener was removed: its connections close behind the answer under way.
+func (l *listeners) Departed(id string) bool {
+	_, ok := l.departed[id]
+	return ok
+}
+
+// InnerListener returns the listener at the address of an endpoint, or nil.
+func (l *listeners) InnerListener(at netip.AddrPort) *model.Listener { return l.inner.At(at) }
+
+// ListenerNumber is what the kernel calls the listener of that name. ok is false where its connections are left alone.
+func (l *listeners) ListenerNumber(name string) (number uint32, ok bool) {
+	number, ok = l.kernelNumbers[name]
+	return number, ok
+}
+
+// Limits are those of connections to a listener, by its number; none when it has gone.
+func (l *listeners) Limits(listener uint32) anchor.Limits { return l.limits[listener] }
+
+// AllLimits are those of all listeners, by number; nil before the first configuration.
+func (l *listeners) AllLimits() map[uint32]anchor.Limits { return l.limits }
+
+// hasListeners reports whether these are the listeners.
+func (l *listeners) hasListeners(list []*model.Listener) bool {
+	return l.tables != nil && slices.Equal(l.of, list)
+}
+
+// nextListeners is what is known of the listeners of the next generation.
+func (l *listeners) nextListeners(in *Input) *listeners {
+	next := &listeners{of: in.Config.Listeners, inner: model.InnerOf(in.Config.Listeners), kernelNumbers: in.Kernel.ListenerNumbers()}
+	next.add(in.Config.Listeners)
+	next.keepDeparted(l, in.At)
+	return next
+}
+
+// departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
+const departure = 10 * time.Minute
+
+// keepDeparted has the routes of removed listeners serve on, of those that have another address now, and of those without HTTP from now on.
+func (l *listeners) keepDeparted(before *listeners, now time.Time) {
+	l.departed = map[string]time.Time{}
+	for id, table := range before.tables {
+		if _, ok := l.tables[id]; ok || table == nil {
+			continue
+		}
+		since, known := before.departed[id]
+		if !known {
+			since = now
+		}
+		if now.Sub(since) < departure {
+			l.departed[id], l.tables[id] = since, table
+		}
+	}
+}
+
+func (l *listeners) add(list []*model.Listener) {
+	l.tables, l.tcp, l.inspections = map[string]*model.RouteTable{}, map[string]*model.TCPProxy{}, map[string]*model.Inspection{}
+	l.limits = map[uint32]anchor.Limits{}
+	l.shortest = shortestOfRequests(list)
+	for _, lis := range list {
+		number, ok := l.kernelNumbers[lis.Name]
+		if !ok {
+			continue // its connections are left alone
+		}
+		l.limits[number] = limitsOf(lis)
+		id := ListenerID(number)
+		switch {
+		case lis.Inspection != nil:
+			l.tables[id], l.inspections[id] = lis.Routes, lis.Inspection
+		case lis.TCP != nil:
+			l.tcp[id] = lis.TCP
+		default:
+			l.tables[id] = lis.Routes
+		}
+	}
+}
+
+// shortestOfRequests is that of the requests to some listeners, whatever their cluster says.
+func shortestOfRequests(listeners []*model.Listener) time.Duration {
+	var shortest shortestOf
+	for _, l := range listeners {
+		shortest.note(l.Routes.HeadTimeout, l.Routes.RequestTimeout, l.Routes.MaxDuration)
+		for _, h := range l.Routes.VirtualHosts {
+			for _, r := range h.Routes {
+				shortest.note(r.Timeout, r.Idle, r.MaxDuration)
+			}
+		}
+	}
+	return shortest.limit
+}
+
+// shortestOf limits; 0 is no limit.
+type shortestOf struct{ limit time.Duration }
+
+func (s *shortestOf) note(limits ...time.Duration) {
+	for _, l := range limits {
+		if l > 0 && (s.limit == 0 || l < s.limit) {
+			s.limit = l
+		}
+	}
+}
+
+func limitsOf(l *model.Listener) anchor.Limits {
+	c := &l.Routes.Connections
+	out := anchor.Limits{Idle: c.Idle, Age: c.Age, Drain: c.Drain}
+	i := l.Inspection
+	if i == nil {
+		return out
+	}
+	// What serves those that have not begun in time.
+	proxy, http := i.Serves(&model.Opening{})
+	if !i.Continue || !http {
+		out.Opening, out.Unopened = i.Timeout, i.Continue && proxy != nil
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+)
+
+// numbered are the kernel's numbers of listeners. There are no clusters.
+type numbered map[string]uint32
+
+func (n numbered) Clusters() []reconcile.ClusterEntry { return nil }
+
+func (n numbered) ListenerNumbers() map[string]uint32 { return n }
+
+// with is the next generation, with these listeners.
+func (g *Generation) with(at time.Time, kernel Kernel, list ...*model.Listener) *Generation {
+	return g.Next(&Input{Config: &model.Config{Listeners: list}, Changes: &reconcile.Changes{}, Kernel: kernel, At: at})
+}
+
+func TestGenerationsShareWhatStays(t *testing.T) {
+	now := time.Now()
+	a, b := &model.Listener{Name: "a", Routes: &model.RouteTable{}}, &model.Listener{Name: "b", Routes: &model.RouteTable{}}
+	first := Empty().with(now, numbered{"a": 1}, a)
+	second := first.with(now, nil, a) // the kernel is not asked either
+	if second.listeners != first.listeners {
+		t.Error("tables are made again for the same listeners")
+	}
+	third := second.with(now, numbered{"a": 1, "b": 2}, a, b)
+	if _, ok := third.Routes(ListenerID(2)); third.listeners == second.listeners || !ok {
+		t.Error("a new listener has no routes")
+	}
+	if _, ok := second.Routes(ListenerID(2)); ok {
+		t.Error("a generation has changed")
+	}
+}
+
+func TestRoutesOfARemovedListenerServeOnForAWhile(t *testing.T) {
+	now := time.Now()
+	routes := &model.RouteTable{}
+	before := Empty().with(now, numbered{"a": 1}, &model.Listener{Name: "a", Routes: routes})
+	if before.Departed(ListenerID(1)) {
+		t.Error("a listener in force has departed")
+	}
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		want  bool
+	}{{"at once", 0, true}, {"almost as long as they may", departure - time.Second, true}, {"longer", departure, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := before.with(now, numbered{})
+			// Another change of listeners has the time looked at.
+			g = g.with(now.Add(tt.after), numbered{"b": 2}, &model.Listener{Name: "b", Routes: &model.RouteTable{}})
+			table, ok := g.Routes(ListenerID(1))
+			if ok != tt.want || g.Departed(ListenerID(1)) != tt.want || ok && table != routes {
+				t.Errorf("routes %t, departed %t, want %t", ok, g.Departed(ListenerID(1)), tt.want)
+			}
+		})
+	}
+}
+
+// A removed listener has no limits any more, though its connections stay.
+func TestLimitsLeaveWithTheirListener(t *testing.T) {
+	a := &model.Listener{Name: "a", Routes: &model.RouteTable{Connections: model.ConnectionLimits{Idle: time.Minute}, HeadTimeout: 2 * time.Second}}
+	g := Empty().with(time.Now(), numbered{"a": 1}, a)
+	if got := g.Limits(1).Idle; got != time.Minute {
+		t.Errorf("idle limit %v, want a minute", got)
+	}
+	if got := g.ShortestLimit(); got != 2*time.Second {
+		t.Errorf("shortest limit %v, want two seconds", got)
+	}
+	next := g.with(time.Now(), numbered{})
+	if got := next.Limits(1).Idle; got != 0 || len(next.AllLimits()) != 0 || next.AllLimits() == nil {
+		t.Errorf("a listener that has gone has an idle limit of %v", got)
+	}
+}
