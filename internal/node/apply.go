@@ -292,6 +292,12 @@ func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*m
 	return changes, nil
 }
 
+// awaitSwitch waits for a configuration that is being put in force.
+func (n *Node) awaitSwitch() {
+	n.switching.RLock()
+	n.switching.RUnlock() //nolint:staticcheck // the wait is all
+}
+
 // connect makes the pools follow the endpoints in force, after changes of what was before.
 func (n *Node) connect(before *generation.Generation, changes *reconcile.Changes) {
 	now := n.generation.Load()

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -22,7 +23,7 @@ func (c clients) resend(l pool.Lost) bool {
 		if !ok {
 			return false
 		}
-		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{c.n.pickedOf(e)}}
+		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{c.n.selector.Endpoint(e)}}
 	}
 	w, ok := c.requestWhole(l.Lease)
 	if !ok || !c.n.anchors.Resend(l.Cookie, l.Lease, w, c.goOn(l.Kept.Draw, begun)) {
@@ -46,7 +47,7 @@ func (c clients) decide(ctx context.Context, s pool.Spilled) bool {
 		return false
 	}
 	ended, served := make(chan struct{}), make(chan bool, 1)
-	endpoint := &decided{picked: c.n.pickedOf(e), entry: e}
+	endpoint := &decided{Chosen: c.n.selector.Endpoint(e), n: c.n, entry: e}
 	begun := begunOf(s.Kept)
 	begun.Attempt = &slowpath.Attempt{
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
@@ -103,14 +104,15 @@ func (c clients) goOn(draw uint64, begun *slowpath.Begun) func(context.Context, 
 }
 
 // lost is the endpoint of an attempt that the pool has ended: all has been said of it.
-type lost struct{ picked }
+type lost struct{ selection.Chosen }
 
 // Done implements slowpath.Picked.
 func (lost) Done(slowpath.Outcome) {}
 
 // decided is the endpoint of an attempt about which the slow path decides. Its lease counts it as busy.
 type decided struct {
-	picked
+	selection.Chosen
+	n     *Node
 	entry reconcile.EndpointEntry
 	// answered: the lease counts nowhere as one that has ended badly.
 	answered bool
@@ -118,8 +120,8 @@ type decided struct {
 
 // Done implements slowpath.Picked. The connection has ended before.
 func (d *decided) Done(o slowpath.Outcome) {
-	d.n.health.Attempted(d.index, o)
+	d.n.health.Attempted(d.Index(), o)
 	if o.Withheld && d.answered {
-		d.n.recorder.Withheld(d.entry.Cluster, d.address, o.Status)
+		d.n.recorder.Withheld(d.entry.Cluster, d.Address(), o.Status)
 	}
 }

@@ -8,20 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
-	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
@@ -318,7 +317,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary, s
 func (h handler) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, begun *slowpath.Begun) anchor.Result {
 	listener := generation.ListenerID(s.Listener)
 	r, err := h.n.proxy.Serve(ctx, conn, slowpath.Session{
-		Listener: listener, Destination: s.VIP, Opened: s.Opened, Claim: h.n.claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
+		Listener: listener, Destination: s.VIP, Opened: s.Opened, Claim: h.n.selector.Claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
 		Turn:    h.n.desk.Turn(s.Tenant),
 		Closing: func() bool { return s.Closing != nil && s.Closing() || h.n.generation.Load().Departed(listener) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
@@ -336,187 +335,6 @@ func (h handler) Refuse(conn net.Conn) (written uint64) {
 		h.n.log.Debug("answer client", "err", err)
 	}
 	return written
-}
-
-// claim is the endpoint that the kernel had chosen before it declined the request.
-func (n *Node) claim(index uint32) *slowpath.Claim {
-	now := n.generation.Load()
-	e, ok := now.Endpoint(index)
-	if index == anchor.NoEndpoint || !ok || e.Gone || !n.picker.Serving(index) {
-		return nil
-	}
-	n.picker.Claim(index)
-	p := n.pickedOf(e)
-	if n.generation.Load() != now {
-		// It may have been another's before it was claimed.
-		p.Done(slowpath.Outcome{})
-		return nil
-	}
-	return &slowpath.Claim{Cluster: e.Cluster, Endpoint: p}
-}
-
-// picked implements slowpath.Picked.
-type picked struct {
-	n       *Node
-	index   uint32
-	address netip.AddrPort
-	// tls secures connections to it; nil: they are plain text.
-	tls      *model.UpstreamTLS
-	hostname string
-	// inner: it is a listener of this process.
-	inner bool
-}
-
-func (n *Node) pickedOf(e reconcile.EndpointEntry) picked {
-	return picked{n, e.Index, e.Address, e.TLS, e.Hostname, e.Inner}
-}
-
-// Inner implements slowpath.InnerPicked.
-func (p picked) Inner() bool { return p.inner }
-
-// Security implements slowpath.Secured.
-func (p picked) Security() (*model.UpstreamTLS, string) { return p.tls, p.hostname }
-
-// at is the endpoint's index.
-func (p picked) at() uint32 { return p.index }
-
-// Address implements slowpath.Picked.
-func (p picked) Address() netip.AddrPort { return p.address }
-
-// Done implements slowpath.Picked.
-func (p picked) Done(o slowpath.Outcome) {
-	if o.Status != 0 && !p.n.picker.Serving(p.index) {
-		p.n.pool.Again(p.index)
-	}
-	p.n.picker.Done(p.index)
-	p.n.health.Done(p.index, o)
-}
-
-// balancer implements slowpath.Balancer over the state shared with the kernel.
-type balancer struct{ n *Node }
-
-// Pick implements slowpath.Balancer.
-func (b balancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	return b.n.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
-		return b.pick(g, cluster, criteria, hash, skip)
-	})
-}
-
-func (b balancer) pick(g *generation.Generation, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	c := g.ClusterEntry(cluster)
-	if c == nil {
-		return nil, false
-	}
-	skips := func(e uint32) bool { return isSkipped(g, e, skip) }
-	index, ok := c.Subset(criteria)
-	if !ok {
-		if m := g.Cluster(cluster); m != nil && m.Subsets != nil {
-			return b.strayed(g, m, criteria, skips)
-		}
-	}
-	// As in Envoy one is asked that may refuse: if it does, that counts, and outlier detection can have others take over. Only the first
-	// attempt asks: each may take as long as a connection may.
-	endpoint, ok := b.n.picker.PickAny(index, hash, skips)
-	if !ok {
-		return nil, false
-	}
-	return b.n.pickedAt(g, endpoint), true
-}
-
-// named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
-func (n *Node) named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
-	index, ok := n.generation.Load().IndexOf(cluster, address)
-	if !ok {
-		return nil, 0, false
-	}
-	// Claimed first: an endpoint with a request outstanding keeps its index.
-	n.picker.Claim(index)
-	now := n.generation.Load()
-	entry, _ := now.Endpoint(index)
-	e := n.pickedOf(entry)
-	if current, ok := now.IndexOf(cluster, address); !ok || current != index {
-		e.Done(slowpath.Outcome{})
-		return nil, 0, false
-	}
-	flags := maps.EndpointFlags(atomic.LoadUint32(&n.datapath.Shared.Endpoints[index].Flags))
-	return e, namedHealth(flags, entry.Health), true
-}
-
-// namedHealth joins what is known of an endpoint with what the configuration says, as Envoy does.
-func namedHealth(flags maps.EndpointFlags, configured model.HealthStatus) model.HealthStatus {
-	switch {
-	case flags&(maps.EndpointUnhealthy|maps.EndpointEjected|maps.EndpointExcluded) != 0:
-		return model.Unhealthy
-	case configured == model.Unhealthy, configured == model.Draining, configured == model.HealthTimeout:
-		return configured
-	case flags&maps.EndpointDegraded != 0:
-		return model.Degraded
-	}
-	return configured
-}
-
-// strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
-// endpoint in service that the criteria select in the configuration in force.
-func (b balancer) strayed(g *generation.Generation, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
-	labels := make([]model.Labels, len(c.Endpoints))
-	for i := range c.Endpoints {
-		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
-	}
-	part := c.Subsets.Of(criteria, labels)
-	isIn := map[netip.AddrPort]bool{}
-	for i := range c.Endpoints {
-		if c.Subsets.Has(part, labels[i]) {
-			a := c.Endpoints[i].Address
-			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
-		}
-	}
-	list := g.EndpointsOf(c.Name)
-	for i, first := 0, rand.IntN(max(len(list), 1)); i < len(list); i++ {
-		e := list[(first+i)%len(list)]
-		if isIn[e.Address] && !skips(e.Index) && b.n.picker.Serving(e.Index) {
-			b.n.picker.Claim(e.Index)
-			return b.n.pickedOf(*e), true
-		}
-	}
-	return nil, false
-}
-
-// load implements slowpath.Load for a cluster.
-type load struct {
-	shared *maps.Shared
-	index  uint32
-	// number tells the cluster from others that have had the index.
-	number uint32
-}
-
-// Enter implements slowpath.Load.
-func (l load) Enter(limit uint32) (leave func(), ok bool) {
-	if !l.shared.EnterCluster(l.index, l.number, limit) {
-		return nil, false
-	}
-	return func() { l.shared.LeaveCluster(l.index, l.number) }, true
-}
-
-// Active implements slowpath.Load.
-func (l load) Active() uint32 { return atomic.LoadUint32(&l.shared.Clusters[l.index].Active) }
-
-// Hold implements slowpath.Load.
-func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, l.number, hold) }
-
-// load is the count of a cluster's requests; nil for one that no route names any more.
-func (n *Node) load(cluster string) slowpath.Load {
-	for {
-		now := n.generation.Load()
-		c := now.ClusterEntry(cluster)
-		if c == nil {
-			return nil
-		}
-		number := n.datapath.Shared.ClusterNumber(c.Index())
-		if n.generation.Load() == now {
-			return load{n.datapath.Shared, c.Index(), number}
-		}
-		// The index may have become another cluster's before its number was read.
-	}
 }
 
 // observer implements slowpath.Observer.
@@ -540,10 +358,10 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Inspection: func(listener string) *model.Inspection { return n.generation.Load().Inspection(listener) },
 		TCP:        func(listener string) *model.TCPProxy { return n.generation.Load().TCP(listener) },
 		Cluster:    func(name string) *model.Cluster { return n.generation.Load().Cluster(name) },
-		Balancer:   balancer{n},
-		Retrying:   n.retrying,
-		Named:      n.named,
-		Load:       n.load,
+		Balancer:   n.selector,
+		Retrying:   n.selector.Retrying,
+		Named:      n.selector.Named,
+		Load:       n.selector.Load,
 		Dial:       n.dialer.dial,
 		DialInner:  n.dialInner,
 		Circled:    n.inners.circled,
@@ -551,5 +369,14 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Observer:   observer{n.recorder},
 		Crashes:    n.crashes,
 		Logger:     n.log,
+	})
+}
+
+func (n *Node) newSelector() *selection.Selector {
+	return selection.New(selection.Config{
+		Generation: n.generation.Load, AwaitSwitch: n.awaitSwitch, Picker: balance.New(n.datapath.Shared), Shared: n.datapath.Shared,
+		RetryRoot: n.reconcil.RetryRoot,
+		Done:      func(endpoint uint32, o slowpath.Outcome) { n.health.Done(endpoint, o) },
+		Answered:  func(endpoint uint32) { n.pool.Again(endpoint) },
 	})
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/anchor"
-	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
@@ -38,6 +37,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
@@ -103,7 +103,7 @@ type Node struct {
 	compiler *compile.Compiler // needs updates
 	matchers *match.Builder    // needs updates
 	reconcil *reconcile.Reconciler
-	picker   *balance.Picker
+	selector *selection.Selector
 	pool     *pool.Pool
 	anchors  *anchor.Set
 	proxy    *slowpath.Proxy
@@ -124,7 +124,7 @@ type Node struct {
 	// generation is what is in force; source is what stands in the file, names not resolved.
 	generation atomic.Pointer[generation.Generation]
 	updates    sync.Mutex
-	// switching is held for writing while kernel and generation change. See Node.choose for who waits for it.
+	// switching is held for writing while kernel and generation change. A choice that has found no endpoint waits for it.
 	switching sync.RWMutex
 	source    *model.Config
 	// wanted is source with the clusters that wait for their secrets, and held those, with what is in force instead. Both need updates.
@@ -310,7 +310,7 @@ func (n *Node) build() error {
 	n.compiler = compile.NewCompiler()
 	n.matchers = match.NewBuilder()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
-	n.picker = balance.New(d.Shared)
+	n.selector = n.newSelector()
 	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
 	n.proxy = n.newProxy()
 	n.health = healthctl.New(healthctl.Config{

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/test/await"
@@ -20,7 +20,7 @@ func (b *balancing) pooled() {
 	b.t.Helper()
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil)
 	sockets.Peers = maps.NewFakeTable[maps.PeerKey, uint32](nil)
-	p, err := pool.New(pool.Config{Shared: b.shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: b.released})
+	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: b.released})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func (b *balancing) pooled() {
 			b.t.Error(err)
 		}
 	})
-	b.pool, b.waiting, b.datapath = p, map[uint32]struct{}{}, &datapath.Datapath{Shared: b.shared}
+	b.pool, b.waiting = p, map[uint32]struct{}{}
 }
 
 // knows reports whether an index stands for an endpoint.
@@ -52,14 +52,15 @@ func TestEndpointThatHasComeBackIsNotGivenUpBeforeItsPool(t *testing.T) {
 	if !ok {
 		t.Fatal("the endpoint is not known")
 	}
-	b.picker.Claim(index)
+	picker := balance.New(b.kernel.Shared)
+	picker.Claim(index)
 	b.use(one)
 	b.released(index)
 	b.releaseWaiting()
 	b.use(both)
 	b.pool.Change([]pool.Endpoint{{Index: index, Address: netip.MustParseAddrPort("127.0.0.1:2"), ConnectTimeout: time.Second}}, nil)
 	b.use(one)
-	b.picker.Done(index)
+	picker.Done(index)
 	b.releaseWaiting()
 	if !b.knows(index) {
 		t.Error("the number of an endpoint that the pool knows may be another's")

@@ -4,16 +4,23 @@
 package generationtest
 
 import (
+	"fmt"
 	"iter"
 	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
 // Kernel is a reconciler of maps that are in this process.
@@ -65,3 +72,27 @@ func Endpoints(g *generation.Generation) iter.Seq2[uint32, *reconcile.EndpointEn
 		}
 	}
 }
+
+// Chosen are the ports of the endpoints that so many choices come to, each once; "none" stands for no endpoint. All are given back.
+func (k *Kernel) Chosen(t testing.TB, pick func() (slowpath.Picked, bool)) string {
+	t.Helper()
+	var list []string
+	for range 64 {
+		e, ok := pick()
+		if !ok {
+			list = append(list, "none")
+			continue
+		}
+		index := e.(interface{ Index() uint32 }).Index()
+		if n := atomic.LoadUint32(&k.Shared.Endpoints[index].Outstanding); n != 1 {
+			t.Fatalf("%s has %d requests outstanding, want 1", e.Address(), n)
+		}
+		list = append(list, fmt.Sprint(e.Address().Port()))
+		balance.New(k.Shared).Done(index)
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), " ")
+}
+
+// Anywhere skips no endpoint.
+func Anywhere(netip.AddrPort) bool { return false }

@@ -62,6 +62,7 @@ var layers = map[string][]string{
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
 	"generation": {"anchor", "compile", "match", "model", "pages", "reconcile"},
+	"selection":  {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
 	"node":       {anything},
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package selection
 
 import (
 	"net/netip"
@@ -13,9 +13,9 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
-// elsewhere implements slowpath.RetryBalancer, as Envoy's previous_priorities does.
-type elsewhere struct {
-	n         *Node
+// retryPicker implements slowpath.RetryBalancer, as Envoy's previous_priorities does.
+type retryPicker struct {
+	s         *Selector
 	cluster   string
 	criteria  model.Metadata
 	frequency int
@@ -24,17 +24,18 @@ type elsewhere struct {
 	excluded  []bool
 }
 
-func (n *Node) retrying(cluster string, criteria model.Metadata, frequency uint32) slowpath.RetryBalancer {
-	return &elsewhere{n: n, cluster: cluster, criteria: criteria, frequency: int(frequency)}
+// Retrying begins to choose for the retries of one request (slowpath.Config.Retrying).
+func (s *Selector) Retrying(cluster string, criteria model.Metadata, frequency uint32) slowpath.RetryBalancer {
+	return &retryPicker{s: s, cluster: cluster, criteria: criteria, frequency: int(frequency)}
 }
 
 // Tried implements slowpath.RetryBalancer. Where every priority that can take anything has been tried all begins anew.
-func (r *elsewhere) Tried(e slowpath.Picked) {
-	p, ok := e.(interface{ at() uint32 })
+func (r *retryPicker) Tried(e slowpath.Picked) {
+	p, ok := e.(interface{ Index() uint32 })
 	if !ok {
 		return
 	}
-	tried, _ := r.n.generation.Load().Endpoint(p.at())
+	tried, _ := r.s.cfg.Generation().Endpoint(p.Index())
 	r.attempted = append(r.attempted, tried.Place.Priority)
 	if len(r.attempted)%r.frequency != 0 {
 		return
@@ -45,31 +46,31 @@ func (r *elsewhere) Tried(e slowpath.Picked) {
 		}
 		r.excluded[priority] = true
 	}
-	if _, _, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded); !ok {
+	if _, _, ok := r.s.cfg.RetryRoot(r.cluster, r.criteria, r.excluded); !ok {
 		clear(r.excluded)
 		r.attempted = nil
 	}
 }
 
 // Pick implements slowpath.RetryBalancer.
-func (r *elsewhere) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (r *retryPicker) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
 	if r.excluded == nil {
 		return nil, false
 	}
-	return r.n.choose(func(g *generation.Generation) (slowpath.Picked, bool) { return r.pick(g, skip) })
+	return r.s.choose(func(g *generation.Generation) (slowpath.Picked, bool) { return r.pick(g, skip) })
 }
 
-func (r *elsewhere) pick(g *generation.Generation, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	root, endpoints, ok := r.n.reconcil.RetryRoot(r.cluster, r.criteria, r.excluded)
+func (r *retryPicker) pick(g *generation.Generation, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+	root, endpoints, ok := r.s.cfg.RetryRoot(r.cluster, r.criteria, r.excluded)
 	if !ok {
 		return nil, false
 	}
 	tree := treeOf(&root, endpoints)
-	index, ok := r.n.picker.PickFrom(&tree, func(e uint32) bool { return isSkipped(g, e, skip) })
+	index, ok := r.s.cfg.Picker.PickFrom(&tree, func(e uint32) bool { return isSkipped(g, e, skip) })
 	if !ok {
 		return nil, false
 	}
-	return r.n.pickedAt(g, index), true
+	return r.s.chosenAt(g, index), true
 }
 
 // treeOf is a compiled group whose endpoints have these indices.

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package selection
 
 import (
-	"fmt"
-	"log/slog"
 	"net/netip"
-	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/balance"
-	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
@@ -20,19 +16,29 @@ import (
 	"github.com/xlb-project/xlb/test/generationtest"
 )
 
-// balancing is a node that balances, without a kernel and without connections.
+// balancing is a selector without a kernel.
 type balancing struct {
-	*Node
+	*Selector
 	t      *testing.T
 	kernel *generationtest.Kernel
-	shared *maps.Shared
+	// now is what is in force.
+	now atomic.Pointer[generation.Generation]
+	// switching is held while that changes.
+	switching sync.RWMutex
 }
 
 func newBalancing(t *testing.T, cfg *model.Config) *balancing {
-	k := generationtest.NewKernel()
-	b := &balancing{t: t, kernel: k, shared: k.Shared}
-	b.Node = &Node{log: slog.New(slog.DiscardHandler), reconcil: k.Reconciler, picker: balance.New(k.Shared)}
-	b.generation.Store(generation.Empty())
+	b := &balancing{t: t, kernel: generationtest.NewKernel()}
+	b.Selector = New(Config{
+		Generation: b.now.Load, Picker: balance.New(b.kernel.Shared), Shared: b.kernel.Shared, RetryRoot: b.kernel.RetryRoot,
+		AwaitSwitch: func() {
+			b.switching.RLock()
+			b.switching.RUnlock() //nolint:staticcheck // the wait is all
+		},
+		Done:     func(uint32, slowpath.Outcome) {},
+		Answered: func(uint32) {},
+	})
+	b.now.Store(generation.Empty())
 	b.use(cfg)
 	return b
 }
@@ -40,42 +46,22 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 // use puts a configuration in force.
 func (b *balancing) use(cfg *model.Config) {
 	b.t.Helper()
-	image, notes := compile.Compile(cfg)
-	if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
-		b.t.Fatal(err)
-	}
+	b.now.Store(b.kernel.Next(b.t, b.now.Load(), cfg))
 }
 
-// chosen are the last parts of the endpoints that so many choices come to, each once; "none" stands for no endpoint. All are given back.
 func (b *balancing) chosen(pick func() (slowpath.Picked, bool)) string {
 	b.t.Helper()
-	var list []string
-	for range 64 {
-		e, ok := pick()
-		if !ok {
-			list = append(list, "none")
-			continue
-		}
-		p := e.(picked)
-		if n := atomic.LoadUint32(&b.shared.Endpoints[p.index].Outstanding); n != 1 {
-			b.t.Fatalf("%s has %d requests outstanding, want 1", p.address, n)
-		}
-		list = append(list, fmt.Sprint(p.address.Port()))
-		b.picker.Done(p.index)
-	}
-	slices.Sort(list)
-	return strings.Join(slices.Compact(list), " ")
+	return b.kernel.Chosen(b.t, pick)
 }
-
-func anywhere(netip.AddrPort) bool { return false }
 
 // A request whose route has been replaced while it was on its way finds, of its criteria, no subset any more, and still gets an endpoint that
 // they select in the configuration in force.
 func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
-	b := newBalancing(t, generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), generationtest.Stage("prod"), generationtest.Stage("canary")))
+	cluster := generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "dev")
+	b := newBalancing(t, generationtest.WithRoutes(cluster, generationtest.Stage("prod"), generationtest.Stage("canary")))
 	of := func(criteria model.Metadata, skip func(netip.AddrPort) bool) string {
 		t.Helper()
-		return b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", criteria, 0, skip) })
+		return b.chosen(func() (slowpath.Picked, bool) { return b.Pick("web", criteria, 0, skip) })
 	}
 	require := func(what, got, want string) {
 		t.Helper()
@@ -83,37 +69,37 @@ func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	require("routes ask for canaries", of(generationtest.Stage("canary"), anywhere), "3")
+	require("routes ask for canaries", of(generationtest.Stage("canary"), generationtest.Anywhere), "3")
 
 	// No route asks for anything; then there is another canary, and none.
 	b.use(generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "canary", "dev"), ""))
-	require("no route asks any more", of(generationtest.Stage("canary"), anywhere), "3")
-	require("nor ever has", of(generationtest.Stage("dev"), anywhere), "4")
-	require("without criteria", of("", anywhere), "1 2 3 4")
+	require("no route asks any more", of(generationtest.Stage("canary"), generationtest.Anywhere), "3")
+	require("nor ever has", of(generationtest.Stage("dev"), generationtest.Anywhere), "4")
+	require("without criteria", of("", generationtest.Anywhere), "1 2 3 4")
 	require("all that fits is to be skipped", of(generationtest.Stage("canary"), func(a netip.AddrPort) bool { return a.Port() == 3 }), "none")
 	require("some is", of(generationtest.Stage("prod"), func(a netip.AddrPort) bool { return a.Port() == 1 }), "2")
-	require("nothing fits, any will do", of(generationtest.Stage("test"), anywhere), "1 2 3 4")
+	require("nothing fits, any will do", of(generationtest.Stage("test"), generationtest.Anywhere), "1 2 3 4")
 	b.use(generationtest.WithRoutes(generationtest.Staged(model.AnyEndpoint, "prod", "prod", "dev", "canary"), ""))
-	require("another one fits now", of(generationtest.Stage("canary"), anywhere), "4")
+	require("another one fits now", of(generationtest.Stage("canary"), generationtest.Anywhere), "4")
 	b.use(generationtest.WithRoutes(generationtest.Staged(model.DefaultSubset, "prod", "prod", "canary", "dev"), ""))
-	require("nothing fits, the default does", of(generationtest.Stage("test"), anywhere), "1 2")
+	require("nothing fits, the default does", of(generationtest.Stage("test"), generationtest.Anywhere), "1 2")
 	b.use(generationtest.WithRoutes(generationtest.Staged(model.NoFallback, "prod", "prod", "canary", "dev"), ""))
-	require("nothing fits, nothing does", of(generationtest.Stage("test"), anywhere), "none")
+	require("nothing fits, nothing does", of(generationtest.Stage("test"), generationtest.Anywhere), "none")
 
-	for index, e := range generationtest.Endpoints(b.generation.Load()) {
+	for index, e := range generationtest.Endpoints(b.now.Load()) {
 		if e.Address.Port() == 1 {
-			atomic.OrUint32(&b.shared.Endpoints[index].Flags, uint32(maps.EndpointDown))
+			atomic.OrUint32(&b.kernel.Shared.Endpoints[index].Flags, uint32(maps.EndpointDown))
 		}
 	}
-	require("one is out of service", of(generationtest.Stage("prod"), anywhere), "2")
+	require("one is out of service", of(generationtest.Stage("prod"), generationtest.Anywhere), "2")
 
 	// Without subsets criteria mean nothing.
 	plain := generationtest.Staged(model.NoFallback, "prod", "canary")
 	plain.Subsets = nil
 	b.use(generationtest.WithRoutes(plain, ""))
-	require("the cluster has no subsets any more, and the first is still down", of(generationtest.Stage("canary"), anywhere), "2")
+	require("the cluster has no subsets any more, and the first is still down", of(generationtest.Stage("canary"), generationtest.Anywhere), "2")
 	b.use(&model.Config{})
-	require("the cluster has gone", of(generationtest.Stage("canary"), anywhere), "none")
+	require("the cluster has gone", of(generationtest.Stage("canary"), generationtest.Anywhere), "none")
 }
 
 func TestRetriesGoToOtherPriorities(t *testing.T) {
@@ -124,9 +110,9 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 	b := newBalancing(t, generationtest.WithRoutes(c, "", generationtest.Stage("canary")))
 	tried := func(r slowpath.RetryBalancer, ports ...uint16) slowpath.RetryBalancer {
 		for _, port := range ports {
-			for _, e := range generationtest.Endpoints(b.generation.Load()) {
+			for _, e := range generationtest.Endpoints(b.now.Load()) {
 				if e.Address.Port() == port {
-					r.Tried(b.pickedOf(*e))
+					r.Tried(b.Endpoint(*e))
 				}
 			}
 		}
@@ -153,7 +139,7 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := tried(b.retrying("web", tt.criteria, tt.frequency), tt.tried...)
+			r := tried(b.Retrying("web", tt.criteria, tt.frequency), tt.tried...)
 			skip := func(a netip.AddrPort) bool { return a.Port() == tt.skip }
 			if got := b.chosen(func() (slowpath.Picked, bool) { return r.Pick(skip) }); got != tt.want {
 				t.Errorf("retries go to %s, want %s", got, tt.want)

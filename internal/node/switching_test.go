@@ -3,15 +3,43 @@
 package node
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
-	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/generationtest"
 )
+
+// balancing is a node that balances, without a kernel and without connections.
+type balancing struct {
+	*Node
+	t      *testing.T
+	kernel *generationtest.Kernel
+}
+
+func newBalancing(t *testing.T, cfg *model.Config) *balancing {
+	k := generationtest.NewKernel()
+	b := &balancing{t: t, kernel: k}
+	b.Node = &Node{log: slog.New(slog.DiscardHandler), reconcil: k.Reconciler, datapath: &datapath.Datapath{Shared: k.Shared}}
+	b.selector = b.newSelector()
+	b.generation.Store(generation.Empty())
+	b.use(cfg)
+	return b
+}
+
+// use puts a configuration in force.
+func (b *balancing) use(cfg *model.Config) {
+	b.t.Helper()
+	image, notes := compile.Compile(cfg)
+	if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
+		b.t.Fatal(err)
+	}
+}
 
 // beginUse begins to put a configuration in force, and stops between its clusters and its routes until the function that it returns is called.
 func (b *balancing) beginUse(cfg *model.Config) (end func()) {
@@ -34,13 +62,13 @@ func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 
 func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
 	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
-	pick := func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }
+	pick := func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
-	if got := b.chosen(pick); got != "2" {
+	if got := b.kernel.Chosen(t, pick); got != "2" {
 		t.Errorf("meanwhile: %s, want 2, which is of both", got)
 	}
 	end()
-	if got := b.chosen(pick); got != "2 3" {
+	if got := b.kernel.Chosen(t, pick); got != "2 3" {
 		t.Errorf("afterwards: %s, want 2 3", got)
 	}
 }
@@ -50,7 +78,7 @@ func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
 	end := b.beginUse(generationtest.PortsOf(2, 3, 4))
 	chosen := make(chan string)
 	go func() {
-		chosen <- b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) })
+		chosen <- b.kernel.Chosen(t, func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) })
 	}()
 	select {
 	case got := <-chosen:
@@ -73,38 +101,8 @@ func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 		}
 	}
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
-	if got := b.chosen(func() (slowpath.Picked, bool) { return balancer{b.Node}.Pick("web", "", 0, anywhere) }); got != "2" {
+	if got := b.kernel.Chosen(t, func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }); got != "2" {
 		t.Errorf("meanwhile: %s, want 2", got)
 	}
 	end()
-}
-
-// The entry of a subset that a new configuration does not have is empty before the routes to it are gone.
-func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *testing.T) {
-	b := newBalancing(t, generationtest.PortsOf(1, 1))
-	looks, chosen := make(chan bool, 2), make(chan bool)
-	b.switching.Lock()
-	go func() {
-		_, ok := b.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
-			isFirst := len(looks) == 0
-			looks <- isFirst
-			if isFirst {
-				return nil, false
-			}
-			return balancer{b.Node}.pick(g, "web", "", 0, anywhere)
-		})
-		chosen <- ok
-	}()
-	await.Quiet(t, func() string {
-		if len(looks) == 0 {
-			return "no look"
-		}
-		return ""
-	})
-	now := *b.generation.Load()
-	b.generation.Store(&now)
-	b.switching.Unlock()
-	if !<-chosen || len(looks) != 2 {
-		t.Errorf("%d looks, want a second one that finds an endpoint", len(looks))
-	}
 }
