@@ -29,6 +29,7 @@ import (
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/guardctl"
+	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
@@ -104,6 +105,7 @@ type Node struct {
 	matchers *match.Builder    // needs updates
 	reconcil *reconcile.Reconciler
 	selector *selection.Selector
+	handback *handback.Handback
 	pool     *pool.Pool
 	anchors  *anchor.Set
 	proxy    *slowpath.Proxy
@@ -143,8 +145,7 @@ type Node struct {
 	dynamic  *dynamic // nil: the file is all there is
 	resolver *resolving
 	ready    atomic.Pointer[error]
-	resent   atomic.Uint64 // requests that no server had seen
-	unfit    string        // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	unfit    string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
 	desk     *shares.Desk
 
 	// ending is closed when the daemon is to end.
@@ -317,15 +318,16 @@ func (n *Node) build() error {
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
 		AwaitSecrets: n.secrets.come, Dial: n.dialCheck, Spawn: n.goes,
 	})
+	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: clients{n}, Logger: n.log, Netns: netns, Released: n.released,
+		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: netns, Released: n.released,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
 	})
 	if err != nil {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Handler: handler{n}, Leases: n.pool, Logger: n.log, Netns: netns,
+		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Netns: netns,
 		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.generation.Load().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {

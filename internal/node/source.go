@@ -136,7 +136,7 @@ func (m measured) SlowWork() metrics.SlowWork {
 }
 
 // Resent implements metrics.Source.
-func (m measured) Resent() uint64 { return m.n.resent.Load() }
+func (m measured) Resent() uint64 { return m.n.handback.Resent() }
 
 // Panics implements metrics.Source.
 func (m measured) Panics() uint64 { return m.n.crashes.Count() }

@@ -3,10 +3,8 @@
 package node
 
 import (
-	"net"
 	"runtime"
 
-	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
@@ -18,12 +16,4 @@ const waitingOfOne = 4096
 // is done for clients has no precedence, to other processes.
 func newDesk() *shares.Desk {
 	return shares.NewDesk(shares.Limits{AtWork: max(runtime.GOMAXPROCS(0)-1, 1), Waiting: waitingOfOne})
-}
-
-// turnOf is a turn of a client's group, by the daemon's end of its connection.
-func (n *Node) turnOf(client net.Conn) *shares.Turn {
-	if c, ok := client.(anchor.Client); ok {
-		return n.desk.Turn(c.Tenant())
-	}
-	return &shares.Turn{}
 }

@@ -63,6 +63,7 @@ var layers = map[string][]string{
 	// Parts of the daemon, and the composition root.
 	"generation": {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":  {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
+	"handback":   {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
 	"node":       {anything},
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package handback
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 )
 
 // Upload implements anchor.Handler: it sends on what the kernel could not, behind what the kernel has moved.
-func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease) anchor.Uploaded {
-	lent, endpoint, release, ok := h.n.pool.Lend(l)
+func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Lease) anchor.Uploaded {
+	lent, endpoint, release, ok := h.cfg.Pool().Lend(l)
 	if !ok {
 		// The lease has ended at this moment.
 		return anchor.Uploaded{End: anchor.UploadLost}
@@ -25,15 +25,15 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 	defer release()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	turn := h.n.desk.Turn(client.Tenant())
+	turn := h.cfg.Scheduler.Turn(client.Tenant())
 	defer turn.Rest()
 	returned := false
 	defer func() {
 		if !returned { // a panic, which resets the client
-			h.n.datapath.Shared.CancelLease(l)
+			h.cfg.Shared.CancelLease(l)
 		}
 	}()
-	u := upload{n: h.n, turn: turn, client: client, endpoint: endpoint, lease: l, slot: &h.n.datapath.Shared.Slots[l.Slot]}
+	u := upload{h: h, turn: turn, client: client, endpoint: endpoint, lease: l, slot: &h.cfg.Shared.Slots[l.Slot]}
 	u.buffer = make([]byte, copyBuffer)
 	send := u.body
 	if u.slot.Tunnel() {
@@ -46,7 +46,7 @@ func (h handler) Upload(ctx context.Context, client anchor.Client, l maps.Lease)
 
 // upload is what is left of one request.
 type upload struct {
-	n        *Node
+	h        *Handback
 	turn     *shares.Turn
 	client   anchor.Client
 	endpoint *upstream.Conn
@@ -80,7 +80,7 @@ func (u *upload) next() (int, error) {
 
 // body follows the chunks of a request to their end, and takes nothing of what lies behind.
 func (u *upload) body() anchor.Uploaded {
-	scan := restOf(&u.slot.Upload, u.n.trailersPass(u.client, u.slot.Endpoint))
+	scan := restOf(&u.slot.Upload, u.h.trailersPass(u.client, u.slot.Endpoint))
 	for {
 		n, err := u.next()
 		if err != nil {
@@ -94,7 +94,7 @@ func (u *upload) body() anchor.Uploaded {
 			return u.broken(err)
 		}
 		if scan.done() {
-			u.n.datapath.Shared.RequestDone(u.lease)
+			u.h.cfg.Shared.RequestDone(u.lease)
 			return anchor.Uploaded{Read: u.read, End: anchor.UploadDone}
 		}
 	}
@@ -116,23 +116,23 @@ func (u *upload) tunnel() anchor.Uploaded {
 	}
 	// It fails when the endpoint has gone, which the pool finds.
 	_ = u.endpoint.CloseWrite()
-	u.n.datapath.Shared.RequestDone(u.lease)
+	u.h.cfg.Shared.RequestDone(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadClosed}
 }
 
 // broken ends a request that cannot be finished.
 func (u *upload) broken(err error) anchor.Uploaded {
-	u.n.log.Debug("request ended early", "err", err)
+	u.h.cfg.Logger.Debug("request ended early", "err", err)
 	if errors.Is(err, errEndpointGone) {
-		u.n.pool.Lost(u.lease)
+		u.h.cfg.Pool().Lost(u.lease)
 		return anchor.Uploaded{Read: u.read, End: anchor.UploadLost}
 	}
-	u.n.datapath.Shared.CancelLease(u.lease)
+	u.h.cfg.Shared.CancelLease(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadAborted}
 }
 
 func (u *upload) malformed() anchor.Uploaded {
 	begun := atomic.LoadUint64(&u.slot.Moved) > 0
-	u.n.datapath.Shared.CancelLease(u.lease)
+	u.h.cfg.Shared.CancelLease(u.lease)
 	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package handback
 
 import (
 	"errors"
-	"net"
 
-	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/chunked"
-	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -82,17 +79,4 @@ func (r *rest) follow(b []byte) (passing, own int, err error) {
 	own = int(min(uint64(len(b)), r.length))
 	r.length -= uint64(own)
 	return own, own, r.err
-}
-
-// trailersPass reports whether the trailers of a lease's request, and of its response, do: whether both its listener and its cluster say so.
-func (n *Node) trailersPass(client net.Conn, endpoint uint32) bool {
-	now := n.generation.Load()
-	c, ok := client.(anchor.Client)
-	e, known := now.Endpoint(endpoint)
-	if !ok || !known {
-		return false
-	}
-	table, _ := now.Routes(generation.ListenerID(c.Listener()))
-	cluster := now.Cluster(e.Cluster)
-	return table != nil && table.Trailers && cluster != nil && cluster.Trailers
 }

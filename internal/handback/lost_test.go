@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package handback
 
 import (
 	"net"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/anchor"
-	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
 )
@@ -46,10 +45,10 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 				if tt.until != 0 {
 					time.AfterFunc(tt.until, func() { atomic.StoreUint32(&shared.Slots[0].Pending, 0) })
 				}
-				c := clients{&Node{datapath: &datapath.Datapath{Shared: shared}}}
+				h := New(Config{Shared: shared})
 				// A write would wait for ever.
 				conn, _ := net.Pipe()
-				written, got := c.endLost(conn, pool.Lost{Lease: lease, Begun: true, Whole: tt.whole, ReplyOpen: tt.pending&maps.PendingReply != 0, RequestOpen: tt.pending&(request|send) != 0})
+				written, got := h.endLost(conn, pool.Lost{Lease: lease, Begun: true, Whole: tt.whole, ReplyOpen: tt.pending&maps.PendingReply != 0, RequestOpen: tt.pending&(request|send) != 0})
 				want := tt.want
 				if tt.keeps {
 					proof, ok := shared.RequestWhole(lease)

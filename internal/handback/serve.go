@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handback
+
+import (
+	"context"
+	"net"
+
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/generation"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/slowpath"
+)
+
+// Serve implements anchor.Handler.
+func (h *Handback) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary, s anchor.Session) anchor.Result {
+	return h.serve(ctx, conn, at, s, nil)
+}
+
+// serve serves a connection, of which the kernel has begun to serve the first request unless that is nil.
+func (h *Handback) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, begun *slowpath.Begun) anchor.Result {
+	listener := generation.ListenerID(s.Listener)
+	r, err := h.cfg.Proxy.Serve(ctx, conn, slowpath.Session{
+		Listener: listener, Destination: s.VIP, Opened: s.Opened, Claim: h.cfg.Selector.Claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Gone: s.Gone, Stays: s.Stays, From: s.From, Requests: s.Requests, Begun: begun,
+		Turn:    h.cfg.Scheduler.Turn(s.Tenant),
+		Closing: func() bool { return s.Closing != nil && s.Closing() || h.cfg.Generation().Departed(listener) },
+		Brief:   s.Reason == maps.HandoverPoolEmpty,
+	})
+	if err != nil {
+		h.cfg.Logger.Debug("connection has ended", "client", s.Client, "err", err)
+	}
+	return anchor.Result{Read: r.Consumed, Written: r.Answered, Requests: r.Requests, Keep: r.Quiet}
+}
+
+// Refuse implements anchor.Handler.
+func (h *Handback) Refuse(conn net.Conn) (written uint64) {
+	written, err := h.cfg.Proxy.Reply(conn, slowpath.ReplyBadRequest, slowpath.ReplyTo{Close: true})
+	if err != nil {
+		h.cfg.Logger.Debug("answer client", "err", err)
+	}
+	return written
+}
