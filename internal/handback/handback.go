@@ -80,8 +80,8 @@ func New(cfg Config) *Handback { return &Handback{cfg: cfg} }
 // Resent is how many requests were sent again that no server had seen.
 func (h *Handback) Resent() uint64 { return h.resent.Load() }
 
-// turnOf is a turn of a client's group, by the daemon's end of its connection.
-func (h *Handback) turnOf(client net.Conn) *shares.Turn {
+// ticketOf is one of the client's group with the scheduler, by the daemon's end of its connection.
+func (h *Handback) ticketOf(client net.Conn) *shares.Turn {
 	if c, ok := client.(anchor.Client); ok {
 		return h.cfg.Scheduler.Turn(c.Tenant())
 	}

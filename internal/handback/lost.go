@@ -52,11 +52,11 @@ func (h *Handback) reset(cookie uint64, l maps.Lease) {
 	h.cfg.Anchors().Use(cookie, l, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, anchor.Outcome) { return 0, anchor.Abort })
 }
 
-// settlePatience bounds the wait for a client's send that is about to return.
-const settlePatience = 100 * time.Millisecond
+// sendPatience bounds the wait for a client's send that is about to return.
+const sendPatience = 100 * time.Millisecond
 
-// behind is what becomes of a client that has the answer to a lease which has been broken: it may go on if its request was whole. Otherwise nobody
-// takes what it sends of that.
+// behind is how the connection of a client goes on that has the answer to a lease which has been broken: it is kept if the request was whole. Otherwise
+// what the client sends of that goes to no endpoint.
 func (h *Handback) behind(l maps.Lease) anchor.Outcome {
 	w, ok := h.requestWhole(l)
 	if !ok {
@@ -70,7 +70,7 @@ func (h *Handback) behind(l maps.Lease) anchor.Outcome {
 func (h *Handback) requestWhole(l maps.Lease) (w maps.Whole, ok bool) {
 	shared := h.cfg.Shared
 	slot := &shared.Slots[l.Slot]
-	deadline := time.Now().Add(settlePatience)
+	deadline := time.Now().Add(sendPatience)
 	for wait := 50 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
 		w, ok = shared.RequestWhole(l)
 		if ok || slot.RequestOpen() || !slot.SendOpen() || time.Now().After(deadline) {

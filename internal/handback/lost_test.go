@@ -31,9 +31,9 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 		want  anchor.Outcome
 	}{
 		{name: "all has ended", number: 7, whole: true, keeps: true},
-		{name: "the client's send is about to return", pending: send, number: 7, until: settlePatience / 2, whole: true, keeps: true},
+		{name: "the client's send is about to return", pending: send, number: 7, until: sendPatience / 2, whole: true, keeps: true},
 		{name: "the client's send does not return", pending: send, number: 7, whole: true, want: anchor.Linger},
-		{name: "the answer has not waited for the request", pending: request, number: 7, until: settlePatience / 2, whole: true, want: anchor.Linger},
+		{name: "the answer has not waited for the request", pending: request, number: 7, until: sendPatience / 2, whole: true, want: anchor.Linger},
 		{name: "nothing is known of the request", number: 6, whole: true, want: anchor.Linger},
 		{name: "the server's send has fallen short, or has not returned", pending: maps.PendingReply, number: 7, whole: true, want: anchor.Linger},
 		{name: "a part of the answer has been moved", number: 7, want: anchor.Cut},

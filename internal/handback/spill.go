@@ -34,7 +34,7 @@ func (h *Handback) Spill(ctx context.Context, s pool.Spilled) (runs bool) {
 		if atomic.LoadUint32(&h.cfg.Shared.Slots[s.Lease.Slot].Spill) == uint32(maps.SpillWhole) {
 			written, o = h.whole(ctx, s, client)
 		} else {
-			written, o = h.rest(ctx, s, client)
+			written, o = h.forwardRemainder(ctx, s, client)
 		}
 		runs, answered = o == anchor.Runs || o == anchor.EndWrite, true
 		return written, o
@@ -56,7 +56,7 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
 	defer stop()
 	r, err := h.cfg.Proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Turn: h.turnOf(client),
+		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Turn: h.ticketOf(client),
 		Trailers: h.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	endpoint := shared.Slots[s.Lease.Slot].Endpoint
@@ -74,12 +74,12 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 		shared.Switch(s.Lease)
 		// The route's time was for the answer.
 		s.Deadline = time.Time{}
-		forwarded, outcome := h.rest(ctx, s, client)
+		forwarded, outcome := h.forwardRemainder(ctx, s, client)
 		return r.Answered + forwarded, outcome
 	}
 	released := h.release(s, r.Received, r.UpstreamReusable)
 	if !released {
-		h.giveUp(s.Lease, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
+		h.abandonLease(s.Lease, err == nil || r.Flag == slowpath.FlagDownstreamTermination)
 	}
 	switch {
 	case r.Lingers:
@@ -109,8 +109,8 @@ func lateness(spill context.Context, slot *maps.Slot) (relay context.Context, st
 	return relay, func() { unhook(); end(context.Canceled) }
 }
 
-// rest forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
-func (h *Handback) rest(ctx context.Context, s pool.Spilled, client net.Conn) (uint64, anchor.Outcome) {
+// forwardRemainder forwards what is left of a response that the kernel has begun to move, or the endpoint's side of a tunnel.
+func (h *Handback) forwardRemainder(ctx context.Context, s pool.Spilled, client net.Conn) (uint64, anchor.Outcome) {
 	shared := h.cfg.Shared
 	slot := &shared.Slots[s.Lease.Slot]
 	if !s.Deadline.IsZero() {
@@ -119,10 +119,10 @@ func (h *Handback) rest(ctx context.Context, s pool.Spilled, client net.Conn) (u
 		_ = client.SetWriteDeadline(s.Deadline)
 	}
 	defer context.AfterFunc(ctx, func() { interrupt(client, s.Upstream) })()
-	r := restOf(&slot.Response, h.trailersPass(client, slot.Endpoint))
-	turn := h.turnOf(client)
-	defer turn.Rest()
-	forwarded, received, behind, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived, turn)
+	r := remainderOf(&slot.Response, h.trailersPass(client, slot.Endpoint))
+	ticket := h.ticketOf(client)
+	defer ticket.Rest()
+	forwarded, received, behind, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived, ticket)
 	switch {
 	case errors.Is(err, io.EOF) && r.endless:
 		shared.ResponseDone(s.Lease)
@@ -133,7 +133,7 @@ func (h *Handback) rest(ctx context.Context, s pool.Spilled, client net.Conn) (u
 			h.timedOut(slot.Endpoint)
 		}
 		h.cfg.Logger.Debug("spilled response ended early", "err", err)
-		h.giveUp(s.Lease, errors.Is(err, errToClient))
+		h.abandonLease(s.Lease, errors.Is(err, errToClient))
 		if errors.Is(err, errToClient) {
 			return forwarded, anchor.Abort
 		}
@@ -143,15 +143,15 @@ func (h *Handback) rest(ctx context.Context, s pool.Spilled, client net.Conn) (u
 	if h.release(s, received, behind == 0) {
 		return forwarded, anchor.Runs
 	}
-	h.giveUp(s.Lease, true)
+	h.abandonLease(s.Lease, true)
 	return forwarded, h.behind(s.Lease)
 }
 
 // errToClient is of a response that its client does not take, which says nothing about the endpoint.
 var errToClient = errors.New("write to client")
 
-// giveUp ends a lease that did not run to its end. blameless: the endpoint has not failed.
-func (h *Handback) giveUp(l maps.Lease, blameless bool) {
+// abandonLease ends a lease that did not run to its end. blameless: the endpoint has not failed.
+func (h *Handback) abandonLease(l maps.Lease, blameless bool) {
 	if blameless {
 		h.cfg.Shared.CancelLease(l)
 		return
@@ -182,14 +182,14 @@ const copyBuffer = 64 << 10
 
 // forward copies the rest of a response with the flow control of both connections, and counts as it goes. It returns how much the client
 // has got, how much was read for it, and how much of that lay behind the response.
-func forward(client io.Writer, upstream io.Reader, r *rest, counter *uint64, turn *shares.Turn) (forwarded, received, behind uint64, err error) {
+func forward(client io.Writer, upstream io.Reader, r *bodyRemainder, counter *uint64, ticket *shares.Turn) (forwarded, received, behind uint64, err error) {
 	buffer := make([]byte, copyBuffer)
 	for {
-		turn.Rest()
+		ticket.Rest()
 		n, err := upstream.Read(buffer)
-		turn.Work()
+		ticket.Work()
 		received += uint64(n)
-		passing, own, bad := r.follow(buffer[:n])
+		passing, own, bad := r.consume(buffer[:n])
 		behind += uint64(n - own)
 		written, writeErr := client.Write(buffer[:passing])
 		forwarded += uint64(written)

@@ -25,15 +25,15 @@ func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Leas
 	defer release()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	turn := h.cfg.Scheduler.Turn(client.Tenant())
-	defer turn.Rest()
+	ticket := h.cfg.Scheduler.Turn(client.Tenant())
+	defer ticket.Rest()
 	returned := false
 	defer func() {
 		if !returned { // a panic, which resets the client
 			h.cfg.Shared.CancelLease(l)
 		}
 	}()
-	u := upload{h: h, turn: turn, client: client, endpoint: endpoint, lease: l, slot: &h.cfg.Shared.Slots[l.Slot]}
+	u := upload{h: h, ticket: ticket, client: client, endpoint: endpoint, lease: l, slot: &h.cfg.Shared.Slots[l.Slot]}
 	u.buffer = make([]byte, copyBuffer)
 	send := u.body
 	if u.slot.Tunnel() {
@@ -47,7 +47,7 @@ func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Leas
 // upload is what is left of one request.
 type upload struct {
 	h        *Handback
-	turn     *shares.Turn
+	ticket   *shares.Turn
 	client   anchor.Client
 	endpoint *upstream.Conn
 	lease    maps.Lease
@@ -73,20 +73,20 @@ func (u *upload) send(passing, taken int) error {
 
 // next waits for bytes of the client, which stay there, while others work.
 func (u *upload) next() (int, error) {
-	u.turn.Rest()
-	defer u.turn.Work()
+	u.ticket.Rest()
+	defer u.ticket.Work()
 	return u.client.Peek(u.buffer)
 }
 
 // body follows the chunks of a request to their end, and takes nothing of what lies behind.
 func (u *upload) body() anchor.Uploaded {
-	scan := restOf(&u.slot.Upload, u.h.trailersPass(u.client, u.slot.Endpoint))
+	scan := remainderOf(&u.slot.Upload, u.h.trailersPass(u.client, u.slot.Endpoint))
 	for {
 		n, err := u.next()
 		if err != nil {
 			return u.broken(err)
 		}
-		passing, own, bad := scan.follow(u.buffer[:n])
+		passing, own, bad := scan.consume(u.buffer[:n])
 		if bad != nil {
 			return u.malformed()
 		}

@@ -221,7 +221,7 @@ func (n *Node) install(cfg *model.Config) error {
 		// What their endpoints have counted is not found any more afterwards.
 		n.metrics.Observe()
 	}
-	changes, err := n.switchTo(cfg, image, matchers, notes)
+	changes, err := n.activate(cfg, image, matchers, notes)
 	if err != nil {
 		return err
 	}
@@ -277,9 +277,9 @@ func (n *Node) sayPassed(cfg *model.Config) {
 	}
 }
 
-// switchTo changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
+// activate changes the kernel, and then the slow path, whose requests never wait for it: until the end they find what they have found before. It
 // says what has changed since the last time that it did so.
-func (n *Node) switchTo(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []note.Note) (reconcile.Changes, error) {
+func (n *Node) activate(cfg *model.Config, image *compile.Image, matchers map[*model.RouteTable]*match.Table, notes []note.Note) (reconcile.Changes, error) {
 	n.switching.Lock()
 	defer n.switching.Unlock()
 	if err := n.reconcil.Switch(image); err != nil {

@@ -36,7 +36,7 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 func (b *balancing) use(cfg *model.Config) {
 	b.t.Helper()
 	image, notes := compile.Compile(cfg)
-	if _, err := b.switchTo(cfg, image, nil, notes); err != nil {
+	if _, err := b.activate(cfg, image, nil, notes); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -17,16 +17,16 @@ import (
 // resend lets the slow path go on with a request that has lost its endpoint. It reports false, and does nothing, where the client must be told
 // instead.
 func (h *Handback) resend(l pool.Lost) bool {
-	begun := begunOf(l.Kept)
+	request := resumed(l.Kept)
 	if !l.Unseen {
 		e, ok := h.cfg.Generation().Endpoint(l.Endpoint)
 		if !ok {
 			return false
 		}
-		begun.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: lost{h.cfg.Selector.Endpoint(e)}}
+		request.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: endedAttempt{h.cfg.Selector.Endpoint(e)}}
 	}
 	w, ok := h.requestWhole(l.Lease)
-	if !ok || !h.cfg.Anchors().Resend(l.Cookie, l.Lease, w, h.goOn(l.Kept.Draw, begun)) {
+	if !ok || !h.cfg.Anchors().Resend(l.Cookie, l.Lease, w, h.resume(l.Kept.Draw, request)) {
 		return false
 	}
 	if l.Unseen {
@@ -47,9 +47,9 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 		return false
 	}
 	ended, served := make(chan struct{}), make(chan bool, 1)
-	endpoint := &decided{Chosen: h.cfg.Selector.Endpoint(e), h: h, entry: e}
-	begun := begunOf(s.Kept)
-	begun.Attempt = &slowpath.Attempt{
+	endpoint := &pendingAttempt{Chosen: h.cfg.Selector.Endpoint(e), h: h, entry: e}
+	request := resumed(s.Kept)
+	request.Attempt = &slowpath.Attempt{
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
 		OnLoss: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
 		End: func(end slowpath.AttemptEnd) {
@@ -59,7 +59,7 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 			case end.Withheld:
 				endpoint.answered = h.cfg.Shared.DiscardLease(s.Lease)
 			default:
-				h.giveUp(s.Lease, false)
+				h.abandonLease(s.Lease, false)
 			}
 			close(ended)
 		},
@@ -75,7 +75,7 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 			h.reset(s.Cookie, s.Lease)
 			served <- true
 		})
-		served <- h.cfg.Anchors().Resend(s.Cookie, s.Lease, w, h.goOn(s.Kept.Draw, begun))
+		served <- h.cfg.Anchors().Resend(s.Cookie, s.Lease, w, h.resume(s.Kept.Draw, request))
 	})
 	if !begins {
 		return false
@@ -85,32 +85,32 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 		return true
 	case ok := <-served:
 		if ok && !isClosed(ended) { // it has panicked before it took the attempt
-			h.giveUp(s.Lease, true)
+			h.abandonLease(s.Lease, true)
 		}
 		return ok
 	}
 }
 
-func begunOf(k *pool.Kept) *slowpath.Begun {
+func resumed(k *pool.Kept) *slowpath.Begun {
 	return &slowpath.Begun{Request: k.Request, Began: k.Began, Deadline: k.Deadline}
 }
 
-// goOn serves a client's connection from that request on, which the random number has decided about.
-func (h *Handback) goOn(draw uint64, begun *slowpath.Begun) func(context.Context, net.Conn, anchor.Boundary, anchor.Session) anchor.Result {
+// resume serves a client's connection from that request on, which the random number has decided about.
+func (h *Handback) resume(draw uint64, request *slowpath.Begun) func(context.Context, net.Conn, anchor.Boundary, anchor.Session) anchor.Result {
 	return func(ctx context.Context, conn net.Conn, at anchor.Boundary, s anchor.Session) anchor.Result {
 		s.Draw = draw
-		return h.serve(ctx, conn, at, s, begun)
+		return h.serve(ctx, conn, at, s, request)
 	}
 }
 
-// lost is the endpoint of an attempt that the pool has ended: all has been said of it.
-type lost struct{ selection.Chosen }
+// endedAttempt is the endpoint of an attempt that the pool has ended: all has been said of it.
+type endedAttempt struct{ selection.Chosen }
 
 // Done implements slowpath.Picked.
-func (lost) Done(slowpath.Outcome) {}
+func (endedAttempt) Done(slowpath.Outcome) {}
 
-// decided is the endpoint of an attempt about which the slow path decides. Its lease counts it as busy.
-type decided struct {
+// pendingAttempt is the endpoint of an attempt about which the slow path decides. Its lease counts it as busy.
+type pendingAttempt struct {
 	selection.Chosen
 	h     *Handback
 	entry reconcile.EndpointEntry
@@ -119,7 +119,7 @@ type decided struct {
 }
 
 // Done implements slowpath.Picked. The connection has ended before.
-func (d *decided) Done(o slowpath.Outcome) {
+func (d *pendingAttempt) Done(o slowpath.Outcome) {
 	d.h.cfg.Health.Attempted(d.Index(), o)
 	if o.Withheld && d.answered {
 		d.h.cfg.Withheld(d.entry.Cluster, d.Address(), o.Status)

@@ -59,7 +59,7 @@ func TestRestGoesOnWhereTheKernelStopped(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			for step := 1; step <= max(len(tc.bytes), 1); step++ {
 				for _, trailers := range []bool{false, true} {
-					if got := followIn(restOf(tc.slot, trailers), tc.bytes, step); got != tc.own {
+					if got := consumeIn(remainderOf(tc.slot, trailers), tc.bytes, step); got != tc.own {
 						t.Fatalf("in steps of %d, trailers %t: got %d bytes, want %d", step, trailers, got, tc.own)
 					}
 				}
@@ -73,14 +73,14 @@ func TestRestGoesOnWhereTheKernelStopped(t *testing.T) {
 	}
 }
 
-// followIn feeds the bytes in pieces and returns how many belonged to the response.
-func followIn(r rest, b string, step int) int {
+// consumeIn feeds the bytes in pieces and returns how many belonged to the response.
+func consumeIn(r bodyRemainder, b string, step int) int {
 	own := 0
 	for len(b) > 0 && !r.done() {
 		piece := b[:min(step, len(b))]
 		b = b[len(piece):]
-		_, n, err := r.follow([]byte(piece))
-		if errors.Is(err, chunked.ErrMalformed) || errors.Is(err, errNoRest) {
+		_, n, err := r.consume([]byte(piece))
+		if errors.Is(err, chunked.ErrMalformed) || errors.Is(err, errNotFramed) {
 			return -1
 		}
 		own += n

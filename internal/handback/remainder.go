@@ -9,9 +9,9 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// rest follows the remainder of a message whose beginning the kernel has moved: its
+// bodyRemainder follows the remainder of a message whose beginning the kernel has moved: its
 // program leaves in the slot where the body stands (RFC 9112, section 6).
-type rest struct {
+type bodyRemainder struct {
 	// length left of a body without chunks.
 	length uint64
 	chunks *chunked.Body // nil: the body has none
@@ -19,10 +19,10 @@ type rest struct {
 	trailers bool
 	// endless: a tunnel, to which all that comes belongs, and which ends with the connection.
 	endless bool
-	err     error // the slot is in no phase that leaves a rest
+	err     error // the slot is in no phase that leaves a remainder
 }
 
-var errNoRest = errors.New("the kernel has not framed the message")
+var errNotFramed = errors.New("the kernel has not framed the message")
 
 // chunkPhases are those of a chunked body, in the words of both sides.
 var chunkPhases = map[maps.Phase]chunked.Phase{
@@ -43,33 +43,33 @@ var chunkPhases = map[maps.Phase]chunked.Phase{
 	maps.PhaseLastLF:            chunked.LastLF,
 }
 
-func restOf(s *maps.BodyScan, trailers bool) rest {
+func remainderOf(s *maps.BodyScan, trailers bool) bodyRemainder {
 	switch maps.Phase(s.Phase) {
 	case maps.PhaseLength:
-		return rest{length: s.Remaining}
+		return bodyRemainder{length: s.Remaining}
 	case maps.PhaseDone:
-		return rest{}
+		return bodyRemainder{}
 	case maps.PhaseTunnel:
-		return rest{endless: true}
+		return bodyRemainder{endless: true}
 	}
 	phase, ok := chunkPhases[maps.Phase(s.Phase)]
 	if !ok {
-		return rest{err: errNoRest}
+		return bodyRemainder{err: errNotFramed}
 	}
 	body := chunked.New(chunked.State{Phase: phase, Remaining: s.Remaining, Digits: int(s.Digits)}, nil)
-	return rest{chunks: &body, trailers: trailers}
+	return bodyRemainder{chunks: &body, trailers: trailers}
 }
 
 // done reports whether the whole message has been followed.
-func (r *rest) done() bool {
+func (r *bodyRemainder) done() bool {
 	if r.chunks != nil {
 		return r.chunks.Done()
 	}
 	return r.length == 0 && r.err == nil && !r.endless
 }
 
-// follow returns how many of the bytes belong to the message, and how many of them are to pass, which it moves to the beginning.
-func (r *rest) follow(b []byte) (passing, own int, err error) {
+// consume returns how many of the bytes belong to the message, and how many of them are to pass, which it moves to the beginning.
+func (r *bodyRemainder) consume(b []byte) (passing, own int, err error) {
 	switch {
 	case r.endless:
 		return len(b), len(b), nil
