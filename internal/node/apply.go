@@ -23,6 +23,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 // reading is what a file of the bootstrap says, or why it cannot be used.
@@ -65,7 +66,7 @@ func (n *Node) reload(r *reading) {
 		}
 		n.updates.Unlock()
 	}
-	if errors.Is(err, errEnding) {
+	if errors.Is(err, shutdown.ErrEnding) {
 		return
 	}
 	if err != nil {
@@ -208,9 +209,9 @@ func (n *Node) apply(wanted *model.Config) error {
 func (n *Node) install(cfg *model.Config) error {
 	n.secrets.follow(cfg)
 	cfg = n.inners.mark(n.doors.place(cfg))
-	made, ok := unlessEnded(n.ending, func() prepared { return n.prepare(cfg) })
+	made, ok := shutdown.Unless(n.ending, func() prepared { return n.prepare(cfg) })
 	if !ok {
-		return errEnding
+		return shutdown.ErrEnding
 	}
 	image, matchers, notes := made.image, made.matchers, made.notes
 	n.say(notes)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -61,7 +62,7 @@ func (d *dynamic) update(s xds.Snapshot, what string) error {
 	switch {
 	case err == nil:
 		d.arrived(what)
-	case !isRefusal(err):
+	case !shutdown.IsRefusal(err):
 		return errors.Join(xds.ErrUnfinished, err)
 	}
 	return err // the client counts and logs it

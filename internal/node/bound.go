@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 // doors are the sockets of bound listeners. Connections of other hosts come in there, and those of local processes that are not
@@ -244,7 +245,7 @@ func (d *doors) tend() {
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
 	d.n.log.Info("the addresses of this host have changed", "addresses", own)
-	if err := d.n.apply(d.n.source); isRefusal(err) {
+	if err := d.n.apply(d.n.source); shutdown.IsRefusal(err) {
 		d.n.log.Error("connections to other addresses of this host are not intercepted", "err", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -165,7 +166,7 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 	return nil
 }
 
-// install puts in force what there is. After an error the configuration before stays; errEnding counts nowhere. Needs n.updates.
+// install puts in force what there is. After an error the configuration before stays; shutdown.ErrEnding counts nowhere. Needs n.updates.
 func (d *dynamic) install() error {
 	b := d.bootstrap.Load()
 	cfg, err := d.assemble(b)
@@ -179,7 +180,7 @@ func (d *dynamic) install() error {
 	wrong := newRefusal("", time.Now())
 	wrong.add("", err)
 	failure := d.n.applyFitting(cfg, wrong)
-	if errors.Is(failure, errEnding) {
+	if errors.Is(failure, shutdown.ErrEnding) {
 		return failure
 	}
 	if err != nil {

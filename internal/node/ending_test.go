@@ -19,27 +19,9 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/xds"
 )
-
-// The end does not wait for work that goes on for good, and begins none.
-func TestWorkIsLeftAtTheEnd(t *testing.T) {
-	ending, began, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	defer close(goOn)
-	if n, ok := unlessEnded(ending, func() int { return 7 }); n != 7 || !ok {
-		t.Errorf("got %d, %t, want what work returns", n, ok)
-	}
-	go func() {
-		<-began
-		close(ending)
-	}()
-	if _, ok := unlessEnded(ending, func() int { close(began); <-goOn; return 7 }); ok {
-		t.Error("work that was not done has a result")
-	}
-	if _, ok := unlessEnded(ending, func() int { t.Error("work was begun behind the end"); return 7 }); ok {
-		t.Error("work behind the end has a result")
-	}
-}
 
 // A configuration that comes when the daemon ends is neither compiled nor put in force. The node has no compiler, nor a kernel.
 func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
@@ -47,7 +29,7 @@ func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
 	close(ending)
 	n := &Node{ending: ending}
 	n.secrets, n.inners, n.doors = newSecrets(n), newInners(n), newDoors(n)
-	if err := n.install(&model.Config{}); !errors.Is(err, errEnding) {
+	if err := n.install(&model.Config{}); !errors.Is(err, shutdown.ErrEnding) {
 		t.Errorf("got %v, want that the daemon ends", err)
 	}
 }
@@ -163,13 +145,13 @@ func TestStartThatEndsSaysWhatItsCleanUpHasFailedAt(t *testing.T) {
 		closed     bool
 		want, hint string
 	}{
-		{"ended", errEnding, false, "", ""},
-		{"ended, and nothing to clean up fails", errors.Join(errEnding, nil), false, "", ""},
-		{"ended, and the clean-up fails", errors.Join(errEnding, failure), false, failure.Error(), ""},
-		{"ended, and the listener of the admin API does not close", errors.Join(errEnding, failure), true, failure.Error() + "\n", "use of closed"},
-		{"ended, and one step of the clean-up fails", fmt.Errorf("start: %w", errors.Join(errEnding, fmt.Errorf("close: %w", failure))), false, "start: close: " + failure.Error(), ""},
-		{"ended, within other steps", fmt.Errorf("start: %w; see the log", fmt.Errorf("load: %w", errEnding)), false, "", ""},
-		{"ended, and a text stands behind", fmt.Errorf("start: %w; see the log", errors.Join(errEnding, failure)), false, "start: " + failure.Error() + "; see the log", ""},
+		{"ended", shutdown.ErrEnding, false, "", ""},
+		{"ended, and nothing to clean up fails", errors.Join(shutdown.ErrEnding, nil), false, "", ""},
+		{"ended, and the clean-up fails", errors.Join(shutdown.ErrEnding, failure), false, failure.Error(), ""},
+		{"ended, and the listener of the admin API does not close", errors.Join(shutdown.ErrEnding, failure), true, failure.Error() + "\n", "use of closed"},
+		{"ended, and one step of the clean-up fails", fmt.Errorf("start: %w", errors.Join(shutdown.ErrEnding, fmt.Errorf("close: %w", failure))), false, "start: close: " + failure.Error(), ""},
+		{"ended, within other steps", fmt.Errorf("start: %w; see the log", fmt.Errorf("load: %w", shutdown.ErrEnding)), false, "", ""},
+		{"ended, and a text stands behind", fmt.Errorf("start: %w; see the log", errors.Join(shutdown.ErrEnding, failure)), false, "start: " + failure.Error() + "; see the log", ""},
 		{"failed", failure, false, failure.Error(), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,7 +167,7 @@ func TestStartThatEndsSaysWhatItsCleanUpHasFailedAt(t *testing.T) {
 			if err := failedStart(tt.start, l); err != nil {
 				got = err.Error()
 			}
-			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" || !strings.Contains(got, tt.hint) || strings.Contains(got, errEnding.Error()) {
+			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" || !strings.Contains(got, tt.hint) || strings.Contains(got, shutdown.ErrEnding.Error()) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/logging"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 // followFiles reads the files of resources now, and whenever they change, until stop.
@@ -47,7 +48,7 @@ func (d *dynamic) takeFiles() {
 		return
 	}
 	if err := d.install(); err != nil {
-		if isRefusal(err) {
+		if shutdown.IsRefusal(err) {
 			d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
 		}
 		return

@@ -40,6 +40,7 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -171,7 +172,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	watch, stamp := &files.Watch{}, files.StampOf(o.ConfigPath)
-	first, ok := unlessEnded(ctx.Done(), func() reading { return readFirst(o) })
+	first, ok := shutdown.Unless(ctx.Done(), func() reading { return readFirst(o) })
 	if !ok {
 		return nil
 	}
@@ -219,8 +220,8 @@ func failedStart(err error, listener net.Listener) error {
 	if listener != nil {
 		err = errors.Join(err, listener.Close())
 	}
-	if errors.Is(err, errEnding) {
-		return besidesEnding(err)
+	if errors.Is(err, shutdown.ErrEnding) {
+		return shutdown.OtherErrors(err)
 	}
 	return &UsageError{err}
 }
@@ -251,9 +252,9 @@ func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *mod
 	n.generation.Store(generation.Empty())
 	n.kept = map[netip.AddrPort]int{}
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
-	opened, ok := unlessEnded(n.ending, func() opening { return openDatapath(o) })
+	opened, ok := shutdown.Unless(n.ending, func() opening { return openDatapath(o) })
 	if !ok {
-		return nil, errEnding
+		return nil, shutdown.ErrEnding
 	}
 	if opened.err != nil {
 		return nil, opened.err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dns"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 // resolving keeps the names of STRICT_DNS and LOGICAL_DNS clusters resolved. Node.updates guards it.
@@ -118,7 +119,7 @@ func (r *resolving) changed(generation int, cluster string, endpoints []model.En
 			"err", fmt.Sprintf("its names have %d addresses; XLB takes up to %d of a cluster: have them answer with fewer", n, model.MaxResolved))
 		return
 	}
-	if err := r.put(cluster, endpoints); isRefusal(err) {
+	if err := r.put(cluster, endpoints); shutdown.IsRefusal(err) {
 		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "addresses", len(endpoints), "err", err)
 		r.refused[cluster] = endpoints
 		r.retryLater(generation)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 // As in Envoy a cluster warms until its secrets have come, or were refused, or their initial_fetch_timeout is over. Meanwhile the cluster of that name
@@ -277,7 +278,7 @@ func (n *Node) rewarm() {
 	case len(n.held) > 0:
 		err = n.apply(n.wanted)
 	}
-	if isRefusal(err) {
+	if shutdown.IsRefusal(err) {
 		n.log.Error("clusters whose secrets have come were not put in force; the configuration before stays", "err", err)
 	}
 }

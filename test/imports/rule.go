@@ -22,6 +22,7 @@ var layers = map[string][]string{
 	"logging":   nil,
 	"hangup":    nil, // it is initialised first: see its doc comment
 	"crash":     nil,
+	"shutdown":  nil,
 	"re2":       nil,
 	"hashing":   nil,
 	"model":     {"ascii", "re2", "hashing", "plural"},
