@@ -24,6 +24,7 @@ import (
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 // reading is what a file of the bootstrap says, or why it cannot be used.
@@ -71,7 +72,7 @@ func (n *Node) reload(r *reading) {
 	}
 	if err != nil {
 		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
-		n.intake.refuse(n.bootstrapKey(), refusalOf(err), false)
+		n.intake.Refuse(n.bootstrapKey(), intake.RefusalOf(err), false)
 	}
 	n.giveBack()
 }
@@ -173,13 +174,13 @@ func paced(pace time.Duration, do func()) func() {
 func (n *Node) tookBootstrap(b *config.Bootstrap) {
 	n.showBootstrap(b)
 	n.noteBootstrap(b)
-	n.intake.take(n.bootstrapKey(), digestText(b))
+	n.intake.Take(n.bootstrapKey(), digestText(b))
 	if n.dynamic == nil {
-		n.intake.take(wholeKey, "")
+		n.intake.Take(intake.Whole, "")
 	}
 }
 
-func (n *Node) bootstrapKey() originKey { return originKey{kindBootstrap, n.o.ConfigPath} }
+func (n *Node) bootstrapKey() intake.Key { return intake.BootstrapKey(n.o.ConfigPath) }
 
 // replace puts another file in force. Needs n.updates.
 func (n *Node) replace(b *config.Bootstrap, static *model.Config) error {

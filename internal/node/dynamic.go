@@ -14,8 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -177,8 +179,8 @@ func (d *dynamic) install() error {
 	}
 	d.leftOut(err)
 	d.n.sayLeftOut(cfg)
-	wrong := newRefusal("", time.Now())
-	wrong.add("", err)
+	wrong := intake.NewRefusal("", time.Now())
+	wrong.Add("", err)
 	failure := d.n.applyFitting(cfg, wrong)
 	if errors.Is(failure, shutdown.ErrEnding) {
 		return failure
@@ -188,11 +190,11 @@ func (d *dynamic) install() error {
 	}
 	if failure != nil {
 		d.counted.rejected.Add(1)
-		wrong.add("", failure)
-		d.n.intake.settle(wholeKey, "", wrong)
+		wrong.Add("", failure)
+		d.n.intake.Record(intake.Whole, "", wrong)
 		return failure
 	}
-	d.n.intake.settle(wholeKey, "", wrong)
+	d.n.intake.Record(intake.Whole, "", wrong)
 	d.counted.inForce.Add(1)
 	return nil
 }
@@ -242,8 +244,8 @@ func (d *dynamic) stats() map[string]uint64 {
 		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
 	}
 	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {
-		counted := d.n.intake.of(keyOf(f))
-		counted.addTo(out, rootPrefixes[f.Kind])
+		counted := d.n.intake.Of(intake.KeyOf(f))
+		addUpdates(out, rootPrefixes[f.Kind], counted.Updates())
 	}
 	if d.client == nil {
 		return out
@@ -255,8 +257,8 @@ func (d *dynamic) stats() map[string]uint64 {
 	}
 	for _, kind := range d.bootstrap.Load().Dynamic.Roots() {
 		s := &status.Kinds[kind]
-		counted := taken{version: s.Version, at: s.LastUpdate, successes: s.Successes, rejected: s.Rejected, failure: status.StreamFailures}
-		counted.addTo(out, rootPrefixes[kind])
+		counted := intake.Taken{Version: s.Version, At: s.LastUpdate, Successes: s.Successes, Rejected: s.Rejected, Failures: status.StreamFailures}
+		addUpdates(out, rootPrefixes[kind], counted.Updates())
 	}
 	return out
 }
@@ -264,9 +266,8 @@ func (d *dynamic) stats() map[string]uint64 {
 // rootPrefixes begin Envoy's names of the statistics of kinds that are asked for as a whole.
 var rootPrefixes = map[config.Kind]string{config.Clusters: "cluster_manager.cds.", config.Listeners: "listener_manager.lds."}
 
-// addTo adds Envoy's statistics of a subscription, under names that begin so (Envoy: ALL_SUBSCRIPTION_STATS).
-func (t *taken) addTo(stats map[string]uint64, prefix string) {
-	u := t.updates()
+// addUpdates adds Envoy's statistics of a subscription, under names that begin so (Envoy: ALL_SUBSCRIPTION_STATS).
+func addUpdates(stats map[string]uint64, prefix string, u metrics.Updates) {
 	stats[prefix+"update_attempt"], stats[prefix+"update_success"] = u.Successes+u.Rejected+u.Failures, u.Successes
 	stats[prefix+"update_rejected"], stats[prefix+"update_failure"] = u.Rejected, u.Failures
 	stats[prefix+"update_time"], stats[prefix+"version"] = u.Time, u.Version

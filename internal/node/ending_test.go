@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -99,7 +100,7 @@ func TestTheEndRefusesNoConfiguration(t *testing.T) {
 			if log.Len() != 0 {
 				t.Errorf("the log says\n%s", log)
 			}
-			if r := n.intake.of(wholeKey); n.intake.refusals(wholeKey.kind) != 0 || r.refusal != nil || r.successes != 0 {
+			if r := n.intake.Of(intake.Whole); r.Rejected+r.Failures != 0 || r.Refusal != nil || r.Successes != 0 {
 				t.Errorf("of the whole configuration is shown %+v", r)
 			}
 			if c := &d.counted; c.inForce.Load()+c.rejected.Load()+c.partly.Load() != 0 {
@@ -127,7 +128,7 @@ func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: newIntake(), passed: newPassedOver()}
+	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: intake.New(), passed: newPassedOver()}
 	n.secrets, n.inners, n.doors, n.resolver = newSecrets(n), newInners(n), newDoors(n), newResolving(n)
 	t.Cleanup(n.secrets.stopAll)
 	n.generation.Store(generation.Empty())

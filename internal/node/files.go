@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 // followFiles reads the files of resources now, and whenever they change, until stop.
@@ -95,7 +96,7 @@ func (d *dynamic) put(one *found) bool {
 	if one.err != nil {
 		d.counted.rejected.Add(1)
 		d.n.log.Error("file of resources refused; what it held before stays in force", "err", one.err)
-		d.n.intake.refuse(keyOf(f), refusalOf(one.err), isUnreadable(one.err))
+		d.n.intake.Refuse(intake.KeyOf(f), intake.RefusalOf(one.err), isUnreadable(one.err))
 		return false
 	}
 	d.takeList(f, one.list)
@@ -112,7 +113,7 @@ func (d *dynamic) takeList(f config.File, list []candidate) {
 	for _, old := range d.read[f] {
 		before[old.Name] = old
 	}
-	good, wrong, known := []config.Named{}, newRefusal(version, time.Now()), map[string]fileResource{}
+	good, wrong, known := []config.Named{}, intake.NewRefusal(version, time.Now()), map[string]fileResource{}
 	for _, c := range list {
 		if c.err == nil {
 			good = append(good, c.Named)
@@ -135,7 +136,7 @@ func (d *dynamic) takeList(f config.File, list []candidate) {
 		known[other.Name] = fileResource{}.refuse(other.Named, err, wrong)
 	}
 	d.read[f], d.known[f] = append(good, stay...), known
-	d.n.intake.settle(keyOf(f), version, wrong)
+	d.n.intake.Record(intake.KeyOf(f), version, wrong)
 }
 
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,

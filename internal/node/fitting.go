@@ -8,11 +8,12 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 // applyFitting is apply for what a control plane, or files of resources, make up: a cluster with more endpoints than there is room for stays as it is in force, and keeps
 // nothing else from being put in force; what is wrong is added. Needs n.updates.
-func (n *Node) applyFitting(wanted *model.Config, wrong *refusal) error {
+func (n *Node) applyFitting(wanted *model.Config, wrong *intake.Refusal) error {
 	for {
 		err := n.apply(wanted)
 		full, is := errors.AsType[*reconcile.FullError](err)
@@ -24,7 +25,7 @@ func (n *Node) applyFitting(wanted *model.Config, wrong *refusal) error {
 			return err
 		}
 		n.log.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
-		wrong.add(full.Cluster, full)
+		wrong.Add(full.Cluster, full)
 		wanted = less
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -33,7 +34,7 @@ type refusedResource struct {
 }
 
 // take is the resource when what has come now was taken, in place of the body before; nil: there was none.
-func (r fileResource) take(before, now *anypb.Any, of *refusal) fileResource {
+func (r fileResource) take(before, now *anypb.Any, of *intake.Refusal) fileResource {
 	if before != nil && before.TypeUrl == now.TypeUrl && bytes.Equal(before.Value, now.Value) {
 		return fileResource{version: r.version, updated: r.updated}
 	}
@@ -41,9 +42,9 @@ func (r fileResource) take(before, now *anypb.Any, of *refusal) fileResource {
 }
 
 // refuse is the resource when what has come now was refused, which is added to what is wrong with the file.
-func (r fileResource) refuse(now config.Named, err error, of *refusal) fileResource {
-	of.add(now.Name, err)
-	r.wrong = &refusedResource{body: now.Body, version: of.Version, reason: boundedReason(err), at: of.At}
+func (r fileResource) refuse(now config.Named, err error, of *intake.Refusal) fileResource {
+	of.Add(now.Name, err)
+	r.wrong = &refusedResource{body: now.Body, version: of.Version, reason: intake.ReasonOf(err), at: of.At}
 	return r
 }
 
@@ -76,7 +77,7 @@ func (d *dynamic) inFile(f config.File) (list []*xds.ResourceStatus) {
 // forgetFiles forgets what was known of files that the configuration does not name any more. Needs n.updates.
 func (d *dynamic) forgetFiles(named []config.File) {
 	maps.DeleteFunc(d.known, func(f config.File, _ map[string]fileResource) bool { return !slices.Contains(named, f) })
-	d.n.intake.follow(named)
+	d.n.intake.KeepFiles(named)
 }
 
 // isUnreadable reports whether a file holds no list of resources at all, which Envoy counts apart.

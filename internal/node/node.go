@@ -42,6 +42,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 // Options say what to run.
@@ -118,7 +119,7 @@ type Node struct {
 	doors    *doors
 	inners   *inners // needs updates
 	passed   *passedOver
-	intake   *intake
+	intake   *intake.Intake
 	unasked  *unaskedAdmin // nil: it has ended, or has another address; needs updates
 	shown    atomic.Pointer[shown]
 	secrets  *secrets
@@ -246,7 +247,7 @@ func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: newIntake()}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: intake.New()}
 	n.secrets, n.inners = newSecrets(n), newInners(n)
 	n.setReady(errStarting)
 	n.generation.Store(generation.Empty())

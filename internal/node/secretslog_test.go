@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/test/certtest"
 )
 
@@ -56,7 +57,7 @@ func requireNoKey(t *testing.T, key string, log *bytes.Buffer, s *secrets) {
 	t.Helper()
 	shown := log.String()
 	for _, held := range s.store.Secrets() {
-		row, err := json.Marshal(originOfSecret(&held, ""))
+		row, err := json.Marshal(intake.OfSecret(&held, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -36,18 +36,9 @@ func (d *dynamic) subscribe(b *config.Bootstrap) {
 	d.subscribed.Store(next)
 }
 
-// updates are Envoy's statistics of that.
-func (t *taken) updates() metrics.Updates {
-	u := metrics.Updates{Successes: t.successes, Rejected: t.rejected, Failures: t.failure}
-	if !t.at.IsZero() {
-		u.Time, u.Version = uint64(t.at.UnixMilli()), hashing.Sum(t.version)
-	}
-	return u
-}
-
 // counts find the statistics of subscriptions.
 type counts struct {
-	in *intake
+	in *intake.Intake
 	// served are what the control plane has sent, by kind and name.
 	served map[xds.Kind]map[string]xds.Count
 }
@@ -65,12 +56,12 @@ func (d *dynamic) counts() counts {
 // of are those of one.
 func (c counts) of(s *config.Subscription, kind config.Kind) metrics.Updates {
 	if s.File.Path != "" {
-		t := c.in.of(keyOf(s.File))
-		return t.updates()
+		t := c.in.Of(intake.KeyOf(s.File))
+		return t.Updates()
 	}
 	one := c.served[xds.Kind(kind)][s.Name]
-	t := taken{version: one.Version, at: one.Accepted, successes: one.Successes, rejected: one.Rejected}
-	return t.updates()
+	t := intake.Taken{Version: one.Version, At: one.Accepted, Successes: one.Successes, Rejected: one.Rejected}
+	return t.Updates()
 }
 
 // ofClusters are those of clusters of type EDS by name.
@@ -98,8 +89,8 @@ func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
 		}
 	}
 	for _, h := range m.n.secrets.store.Held() {
-		t := taken{version: h.Version, at: h.Updated, successes: h.Taken, rejected: h.Refused - h.Unread, failure: h.Unread}
-		secrets = append(secrets, metrics.Subscription{Name: h.Source.Name, Updates: t.updates()})
+		t := intake.Taken{Version: h.Version, At: h.Updated, Successes: h.Taken, Rejected: h.Refused - h.Unread, Failures: h.Unread}
+		secrets = append(secrets, metrics.Subscription{Name: h.Source.Name, Updates: t.Updates()})
 	}
 	return tables, secrets
 }

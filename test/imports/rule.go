@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
 	"metrics":   {"maps"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
+	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
 	"generation": {"anchor", "compile", "match", "model", "pages", "reconcile"},
@@ -109,6 +110,11 @@ var slowpathLayers = map[string][]string{
 	"opening": nil,
 }
 
+// sourceLayers is the same for the folders of internal/source/.
+var sourceLayers = map[string][]string{
+	"intake": nil,
+}
+
 // compileLayers is the same for the folders of internal/compile/.
 var compileLayers = map[string][]string{
 	"note":     nil,
@@ -123,6 +129,7 @@ var orders = []order{
 	{"internal/config", "configLayers", configLayers},
 	{"internal/compile", "compileLayers", compileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
+	{"internal/source", "sourceLayers", sourceLayers},
 }
 
 // order says for each folder of parent which folders of parent it may import. name is that of the rows.

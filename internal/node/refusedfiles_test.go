@@ -3,89 +3,20 @@
 package node
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/problem"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
-
-// A refusal stays until something is taken; how often there was one stays.
-func TestIntakeKeepsARefusalUntilItIsMended(t *testing.T) {
-	in, key := newIntake(), originKey{kindBootstrap, "b.yaml"}
-	in.take(key, "1")
-	in.refuse(key, refusalOf(errors.New("no")), false)
-	in.refuse(key, refusalOf(errors.New("not at all")), true)
-	o := in.list()[0]
-	if o.Refusal == nil || o.Refusal.Reason() != "not at all" || o.Refused != 2 || o.Version != "1" || o.Taken == nil {
-		t.Errorf("refused: %+v", o)
-	}
-	in.take(key, "2")
-	o = in.list()[0]
-	if o.Refusal != nil || o.Refused != 2 || o.Version != "2" {
-		t.Errorf("mended: %+v", o)
-	}
-	if got := in.of(key); got.rejected != 1 || got.failure != 1 || got.successes != 2 {
-		t.Errorf("counts: %+v", got)
-	}
-}
-
-// What is not named any more takes its state with it, and not what was counted.
-func TestIntakeFollowsTheFilesThatAreNamed(t *testing.T) {
-	in := newIntake()
-	stays, goes := config.File{Kind: config.Routes, Path: "r"}, config.File{Kind: config.Assignments, Path: "e"}
-	in.take(originKey{kindBootstrap, "b"}, "")
-	in.take(wholeKey, "")
-	for _, f := range []config.File{stays, goes} {
-		in.refuse(keyOf(f), refusalOf(errors.New("no")), false)
-	}
-	in.follow([]config.File{stays})
-	var kinds []string
-	for _, o := range in.list() {
-		kinds = append(kinds, o.Kind)
-	}
-	if diff := cmp.Diff([]string{admin.WholeConfiguration, kindBootstrap, "routes"}, kinds); diff != "" {
-		t.Errorf("origins (-want +got):\n%s", diff)
-	}
-	if in.refusals("assignments") != 1 {
-		t.Error("the refusal of a file that has gone is not counted any more")
-	}
-}
-
-// A file may be wrong in a million places, and a name in it a page long: little of that is kept, on one line each.
-func TestRefusalsAreBounded(t *testing.T) {
-	long := strings.Repeat("ü\n", 1<<12)
-	var all []error
-	for range 1000 {
-		all = append(all, &problem.FieldError{Path: long, Reason: long})
-	}
-	r := newRefusal(long, time.Now())
-	r.add(long, errors.Join(all...))
-	if len(r.Problems) != maxProblems || r.More != 1000-maxProblems {
-		t.Errorf("%d problems, and %d more", len(r.Problems), r.More)
-	}
-	text, err := json.Marshal(r.Refusal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if most := 5 * maxProblems * maxProblemText; len(text) > most || strings.Contains(string(text), `\n`) || strings.Contains(string(text), `\ufffd`) {
-		t.Errorf("%d bytes, want %d at most, whole characters, and no ends of lines: %.300s", len(text), most, text)
-	}
-	if reason := boundedReason(errors.Join(all...)); len(reason) > 3*maxProblems*maxProblemText || !strings.HasSuffix(reason, "; and 984 more") {
-		t.Errorf("%d bytes, ending in %q", len(reason), reason[len(reason)-20:])
-	}
-}
 
 // oneFile is a daemon's dynamic part that reads one file of a kind.
 type oneFile struct {
@@ -112,7 +43,7 @@ func readsFile(t *testing.T, kind config.Kind) *oneFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{log: slog.New(slog.DiscardHandler), intake: newIntake(), passed: newPassedOver()}
+	n := &Node{log: slog.New(slog.DiscardHandler), intake: intake.New(), passed: newPassedOver()}
 	n.secrets = newSecrets(n)
 	t.Cleanup(n.secrets.stopAll)
 	d := newDynamic(n, b)
@@ -221,8 +152,8 @@ func TestFilesOfClustersTellWhatIsRefused(t *testing.T) {
 			t.Errorf("%s: resources (-want +got):\n%s", s.name, diff)
 		}
 	}
-	counted := f.d.n.intake.of(keyOf(f.f))
-	if u := counted.updates(); u.Successes != 4 || u.Rejected != 3 || u.Failures != 1 {
+	counted := f.d.n.intake.Of(intake.KeyOf(f.f))
+	if u := counted.Updates(); u.Successes != 4 || u.Rejected != 3 || u.Failures != 1 {
 		t.Errorf("as Envoy counts: %+v", u)
 	}
 }
@@ -241,31 +172,4 @@ func TestFilesOfEndpointsTellWhatIsRefused(t *testing.T) {
 	f.want("1", 2, admin.Problem{Reason: f.f.Path + ": has 2 resources; a file of this kind has one"})
 	f.hold("4", "endpoint.v3.ClusterLoadAssignment, cluster_name: shop")
 	f.want("4", 2)
-}
-
-// Of a control plane each kind is an origin, and what it has refused stays so until it is sent again, although others have been taken since.
-func TestServersTellWhatIsRefused(t *testing.T) {
-	early, late := time.Unix(100, 0), time.Unix(200, 0)
-	bad := xds.ResourceStatus{Name: "shop", State: xds.Nacked, Error: "a: no\nb: no", FailedVersion: "2", FailedAt: late, Fault: errors.Join(
-		&problem.FieldError{Path: "a", Reason: "no"}, &problem.FieldError{Path: "b", Reason: "no"})}
-	for _, c := range []struct {
-		name   string
-		status xds.KindStatus
-		want   *admin.Refusal
-	}{
-		{"all taken", xds.KindStatus{}, nil},
-		{"a resource", xds.KindStatus{Error: "shop: a: no", FailedVersion: "2", FailedAt: early, Resources: []xds.ResourceStatus{bad}}, &admin.Refusal{
-			At: late, Version: "2", Problems: []admin.Problem{{Resource: "shop", Path: "a", Reason: "no"}, {Resource: "shop", Path: "b", Reason: "no"}},
-		}},
-		{"a resource, and then others were taken", xds.KindStatus{Resources: []xds.ResourceStatus{bad}}, &admin.Refusal{
-			At: late, Version: "2", Problems: []admin.Problem{{Resource: "shop", Path: "a", Reason: "no"}, {Resource: "shop", Path: "b", Reason: "no"}},
-		}},
-		{"a whole response", xds.KindStatus{Error: "resource 0 has no name", FailedVersion: "3", FailedAt: early}, &admin.Refusal{
-			At: early, Version: "3", Problems: []admin.Problem{{Reason: "resource 0 has no name"}},
-		}},
-	} {
-		if diff := cmp.Diff(c.want, refusalOfServer(&c.status)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
-	}
 }
