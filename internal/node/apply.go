@@ -200,7 +200,7 @@ func (n *Node) apply(wanted *model.Config) error {
 	n.source, n.wanted = source, wanted
 	if err := n.install(n.resolver.follow(source)); err != nil {
 		n.source, n.wanted = before, wantedBefore
-		n.secrets.follow(n.resolver.follow(before))
+		n.secrets.Apply(n.resolver.follow(before))
 		return err
 	}
 	return nil
@@ -208,7 +208,7 @@ func (n *Node) apply(wanted *model.Config) error {
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.
 func (n *Node) install(cfg *model.Config) error {
-	n.secrets.follow(cfg)
+	n.secrets.Apply(cfg)
 	cfg = n.inners.mark(n.doors.place(cfg))
 	made, ok := shutdown.Unless(n.ending, func() prepared { return n.prepare(cfg) })
 	if !ok {

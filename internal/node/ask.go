@@ -36,7 +36,7 @@ func (d *dynamic) newClient() *xds.Client {
 			d.readAheadOf(needs.Files)
 			return needs.References, err
 		},
-		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.ready(d.bootstrap.Load(), name, body) },
+		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.Ready(d.bootstrap.Load(), name, body) },
 		Update: func(s xds.Snapshot) error { return d.update(s, what) },
 	})
 }

@@ -13,6 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/health"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/mtls"
+	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -63,6 +67,22 @@ func (d *dialer) control(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) { failed = upstream.SetCongestionControl(int(fd), d.congestion) })
 	return errors.Join(err, failed)
+}
+
+// secure implements slowpath.Config.Secure.
+func (n *Node) secure(ctx context.Context, conn net.Conn, to slowpath.Target) (net.Conn, error) {
+	return n.secrets.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
+}
+
+// dialCheck connects a health check to an endpoint.
+func (n *Node) dialCheck(e model.Endpoint, http bool) health.Dial {
+	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		conn, err := n.dialForCheck(ctx, to, e.Inner)
+		if err != nil || e.TLS == nil {
+			return conn, err
+		}
+		return n.secure(ctx, conn, slowpath.Target{TLS: e.TLS, Hostname: e.Hostname, HTTP: http})
+	}
 }
 
 // slowReceiveBuffer keeps the kernel from growing the buffer with the bandwidth of loopback.

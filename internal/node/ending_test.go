@@ -29,7 +29,7 @@ func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
 	n := &Node{ending: ending}
-	n.secrets, n.inners, n.doors = newSecrets(n), newInners(n), newDoors(n)
+	n.secrets, n.inners, n.doors = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n)
 	if err := n.install(&model.Config{}); !errors.Is(err, shutdown.ErrEnding) {
 		t.Errorf("got %v, want that the daemon ends", err)
 	}
@@ -129,8 +129,8 @@ func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: intake.New(), passed: newPassedOver()}
-	n.secrets, n.inners, n.doors, n.resolver = newSecrets(n), newInners(n), newDoors(n), newResolving(n)
-	t.Cleanup(n.secrets.stopAll)
+	n.secrets, n.inners, n.doors, n.resolver = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n), newResolving(n)
+	t.Cleanup(n.secrets.Stop)
 	n.generation.Store(generation.Empty())
 	n.dynamic = newDynamic(n, b)
 	n.dynamic.stopped = make(chan struct{})

@@ -43,6 +43,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/secrets"
 )
 
 // Options say what to run.
@@ -122,7 +123,7 @@ type Node struct {
 	intake   *intake.Intake
 	unasked  *unaskedAdmin // nil: it has ended, or has another address; needs updates
 	shown    atomic.Pointer[shown]
-	secrets  *secrets
+	secrets  *secrets.Secrets
 	metrics  *metrics.Collector
 
 	// generation is what is in force; source is what stands in the file, names not resolved.
@@ -140,10 +141,7 @@ type Node struct {
 	// shortest is what the pool was told last. Needs updates.
 	shortest time.Duration
 	// unswept: the slow path still has something of clusters that have gone. Needs updates.
-	unswept bool
-	// asker and sources are those of the bootstrap of the start, and do not change. To keep the whole bootstrap would keep its routes.
-	asker    *config.Asker
-	sources  *config.Dynamic
+	unswept  bool
 	dynamic  *dynamic // nil: the file is all there is
 	resolver *resolving
 	ready    atomic.Pointer[error]
@@ -210,7 +208,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.resolver.stop()
 	n.drain()
 	n.health.Stop()
-	n.secrets.stopAll()
+	n.secrets.Stop()
 	stop()
 	n.wg.Wait()
 	return n.close()
@@ -247,8 +245,8 @@ func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, asker: bootstrap.Asker(), sources: bootstrap.Dynamic, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: intake.New()}
-	n.secrets, n.inners = newSecrets(n), newInners(n)
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: intake.New()}
+	n.secrets, n.inners = n.newSecrets(bootstrap), newInners(n)
 	n.setReady(errStarting)
 	n.generation.Store(generation.Empty())
 	n.kept = map[netip.AddrPort]int{}
@@ -318,7 +316,7 @@ func (n *Node) build() error {
 	n.proxy = n.newProxy()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
-		AwaitSecrets: n.secrets.come, Dial: n.dialCheck, Spawn: n.goes,
+		AwaitSecrets: n.secrets.Await, Dial: n.dialCheck, Spawn: n.goes,
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
@@ -358,7 +356,7 @@ func (n *Node) build() error {
 // close releases everything, in the order opposite to build.
 func (n *Node) close() error {
 	var err error
-	n.secrets.stopAll()
+	n.secrets.Stop()
 	if n.resolver != nil {
 		n.resolver.stop()
 	}
@@ -400,7 +398,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.health.Run)
 	n.goes(func() { n.guards.Run(ctx) })
-	n.goes(func() { n.followSecrets(ctx) })
+	n.goes(func() { n.secrets.Run(ctx, n.rewarm) })
 	// Before there is any other configuration, which may want its address.
 	if listener != nil {
 		n.beginAdmin(ctx, listener)
@@ -545,7 +543,7 @@ func (n *Node) open(ctx context.Context) {
 		n.dynamic.await(ctx)
 		n.setReady(errStarting)
 	}
-	n.secrets.awaitAll(ctx)
+	n.secrets.AwaitAll(ctx, n.setReady)
 	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.health.FirstResults())

@@ -20,10 +20,10 @@ func (n *Node) Origins() []admin.Origin {
 		status := n.dynamic.client.Refused()
 		list, server = append(list, intake.OfServer(&status, n.dynamic.asksServerFor)...), status.Server
 	}
-	for _, h := range n.secrets.store.Held() {
+	for _, h := range n.secrets.Store().Held() {
 		list = append(list, intake.OfSecret(&h, server))
 	}
-	for _, c := range n.secrets.store.Certificates() {
+	for _, c := range n.secrets.Store().Certificates() {
 		list = append(list, intake.OfCertificate(&c))
 	}
 	intake.Sort(list)
@@ -38,8 +38,8 @@ func (d *dynamic) asksServerFor(k config.Kind) bool {
 
 // Origins implements metrics.Source.
 func (m measured) Origins() []metrics.Origin {
-	secrets, certificates := m.n.secrets.store.RefusedFiles()
-	return m.n.intake.Sum(m.n.Origins(), intake.Refused{Served: m.n.secrets.refused.Load(), SecretFiles: secrets, CertificateFiles: certificates})
+	secrets, certificates := m.n.secrets.Store().RefusedFiles()
+	return m.n.intake.Sum(m.n.Origins(), intake.Refused{Served: m.n.secrets.Refused(), SecretFiles: secrets, CertificateFiles: certificates})
 }
 
 // digestText is the version of a bootstrap: what sha256sum begins with.

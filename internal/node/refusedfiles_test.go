@@ -44,8 +44,8 @@ func readsFile(t *testing.T, kind config.Kind) *oneFile {
 		t.Fatal(err)
 	}
 	n := &Node{log: slog.New(slog.DiscardHandler), intake: intake.New(), passed: newPassedOver()}
-	n.secrets = newSecrets(n)
-	t.Cleanup(n.secrets.stopAll)
+	n.secrets = n.newSecrets(b)
+	t.Cleanup(n.secrets.Stop)
 	d := newDynamic(n, b)
 	if _, err := b.Assemble(config.Resources{}); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (n *Node) Config() admin.Config {
 	if s := n.shown.Load(); s != nil {
 		c.Bootstrap, c.Control = s.bootstrap, s.control
 	}
-	for _, h := range n.secrets.store.Secrets() {
+	for _, h := range n.secrets.Store().Secrets() {
 		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault, FaultAt: h.FaultAt})
 	}
 	return c

@@ -88,7 +88,7 @@ func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
 			}
 		}
 	}
-	for _, h := range m.n.secrets.store.Held() {
+	for _, h := range m.n.secrets.Store().Held() {
 		t := intake.Taken{Version: h.Version, At: h.Updated, Successes: h.Taken, Rejected: h.Refused - h.Unread, Failures: h.Unread}
 		secrets = append(secrets, metrics.Subscription{Name: h.Source.Name, Updates: t.Updates()})
 	}

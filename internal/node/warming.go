@@ -3,153 +3,27 @@
 package node
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/secrets"
+	"github.com/xlb-project/xlb/internal/xds"
 )
 
-// As in Envoy a cluster warms until its secrets have come, or were refused, or their initial_fetch_timeout is over. Meanwhile the cluster of that name
-// stays which is in force, with its own endpoints; there is none where it is new.
+// What waits for its secrets is not in force: see internal/source/secrets.
 
-// awaiting is a cluster that is not in force, and that has connections secured by secrets. It is followed until it is in force: what has come for it
-// must not be forgotten before.
-type awaiting struct {
-	contexts []*model.UpstreamTLS
-	// warm is when its secrets had come; zero: they have not.
-	warm time.Time
-}
-
-// isOf reports whether a cluster is what was awaited.
-func (a *awaiting) isOf(c *model.Cluster) bool {
-	return !slices.ContainsFunc(a.contexts, func(t *model.UpstreamTLS) bool {
-		return !slices.ContainsFunc(c.Sockets, func(other *model.UpstreamTLS) bool { return other.Key == t.Key })
-	})
-}
-
-// ready reports whether a cluster need not wait for its secrets; if it has to, they are asked for. A nil body says that there is no such cluster.
-func (s *secrets) ready(b *config.Bootstrap, name string, body *anypb.Any) bool {
-	if body == nil || b.IsStatic(config.Clusters, name) {
-		s.giveUp(name)
-		return true
+// newSecrets takes from the bootstrap of the start what does not change.
+func (n *Node) newSecrets(b *config.Bootstrap) *secrets.Secrets {
+	c := secrets.Config{Node: b.Asker(), Logger: n.log, Spawn: n.goes}
+	if from := b.Dynamic; from != nil {
+		c.ControlPlane = &secrets.ControlPlane{Servers: func() []xds.Server { return serversOf(from) }, Delta: from.Delta}
 	}
-	return s.await(name, b.Secured(body))
-}
-
-// giveUp awaits a cluster no longer. What it needed alone is asked for until the next configuration.
-func (s *secrets) giveUp(name string) {
-	s.asks.Lock()
-	defer s.asks.Unlock()
-	s.dropLocked(name)
-}
-
-func (s *secrets) dropLocked(name string) {
-	if s.awaiting[name] == nil {
-		return
-	}
-	delete(s.awaiting, name)
-	close(s.moved)
-	s.moved = make(chan struct{})
-}
-
-// await asks for the secrets of a cluster, and reports whether nothing of them is waited for.
-func (s *secrets) await(name string, contexts []*model.UpstreamTLS) bool {
-	if len(contexts) == 0 {
-		s.giveUp(name)
-		return true
-	}
-	s.asks.Lock()
-	defer s.asks.Unlock()
-	a := &awaiting{contexts: contexts}
-	s.awaiting[name] = a
-	if !s.store.Knows(contexts) { // thousands of clusters have the same secrets
-		s.askLocked()
-	}
-	return s.isWarmLocked(a)
-}
-
-// isWarmLocked reports whether no secret is waited for, and otherwise has it looked for in time.
-func (s *secrets) isWarmLocked(a *awaiting) bool {
-	names, again := s.store.Pending(a.contexts, time.Now())
-	switch {
-	case len(names) == 0 && a.warm.IsZero():
-		a.warm = time.Now()
-	case len(names) > 0 && !again.IsZero():
-		s.lookAgain(again)
-	}
-	return len(names) == 0
-}
-
-// come waits until no secret of a context is waited for, and reports whether ctx has not ended before.
-func (s *secrets) come(ctx context.Context, tls *model.UpstreamTLS) bool {
-	for {
-		changed := s.store.Changed()
-		names, again := s.store.Pending([]*model.UpstreamTLS{tls}, time.Now())
-		if len(names) == 0 {
-			return true
-		}
-		if !awaitNews(ctx, again, changed, nil) {
-			return false
-		}
-	}
-}
-
-// longestLook is between two looks for secrets where nothing is heard of them: what nobody needs any more is not waited for either.
-const longestLook = time.Second
-
-// awaitNews waits for either channel to be closed, for that time if it is not zero, and for longestLook at most. It reports whether ctx has not ended before.
-func awaitNews(ctx context.Context, at time.Time, changed, moved <-chan struct{}) bool {
-	wait := longestLook
-	if !at.IsZero() {
-		wait = min(wait, time.Until(at))
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-changed:
-	case <-moved:
-	case <-timer.C:
-	}
-	return true
-}
-
-// lookAgain keeps the earliest time.
-func (s *secrets) lookAgain(at time.Time) {
-	for {
-		select {
-		case s.again <- at:
-			return
-		default:
-		}
-		select {
-		case other := <-s.again:
-			if other.Before(at) {
-				at = other
-			}
-		default:
-		}
-	}
-}
-
-// thawed reports whether a cluster has become warm since this was asked last.
-func (s *secrets) thawed() bool {
-	s.asks.Lock()
-	defer s.asks.Unlock()
-	found := false
-	for _, a := range s.awaiting {
-		found = a.warm.IsZero() && s.isWarmLocked(a) || found
-	}
-	return found
+	return secrets.New(c)
 }
 
 // ---- of files ----
@@ -173,7 +47,7 @@ func (d *dynamic) warmClusters(b *config.Bootstrap, all map[string]*anypb.Any) m
 	}
 	for name := range d.cold {
 		if all[name] == nil {
-			d.n.secrets.giveUp(name)
+			d.n.secrets.Abandon(name)
 		}
 	}
 	maps.DeleteFunc(d.warming, func(name string, _ *anypb.Any) bool { return all[name] == nil })
@@ -181,7 +55,7 @@ func (d *dynamic) warmClusters(b *config.Bootstrap, all map[string]*anypb.Any) m
 	for name, body := range all {
 		switch {
 		case d.warming[name] == body:
-		case d.n.secrets.ready(b, name, body):
+		case d.n.secrets.Ready(b, name, body):
 			d.warming[name] = body
 		default:
 			d.cold[name] = true
@@ -196,7 +70,7 @@ func (d *dynamic) warmClusters(b *config.Bootstrap, all map[string]*anypb.Any) m
 // only the warm ones come here. Needs n.updates.
 func (n *Node) hold(wanted *model.Config) *model.Config {
 	for c := range n.held {
-		n.secrets.giveUp(c.Name)
+		n.secrets.Abandon(c.Name)
 	}
 	n.held = nil
 	if n.source == nil || n.source == wanted {
@@ -208,7 +82,7 @@ func (n *Node) hold(wanted *model.Config) *model.Config {
 		before[c.Name] = c
 	}
 	for _, c := range changed.Added {
-		if before[c.Name] == nil || len(secretive(c.Sockets)) == 0 || n.secrets.await(c.Name, secretive(c.Sockets)) {
+		if before[c.Name] == nil || len(secrets.WithSecrets(c.Sockets)) == 0 || n.secrets.IsWarm(c.Name, secrets.WithSecrets(c.Sockets)) {
 			continue
 		}
 		if n.held == nil {
@@ -229,39 +103,7 @@ func (n *Node) hold(wanted *model.Config) *model.Config {
 	return &out
 }
 
-// secretive are those that need secrets.
-func secretive(contexts []*model.UpstreamTLS) []*model.UpstreamTLS {
-	return slices.DeleteFunc(slices.Clone(contexts), func(t *model.UpstreamTLS) bool { return len(t.Secrets()) == 0 })
-}
-
 // ---- going on ----
-
-// followSecrets puts clusters in force that have become warm, until ctx ends.
-func (n *Node) followSecrets(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	next := time.Time{}
-	changed := n.secrets.store.Changed()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case at := <-n.secrets.again:
-			if next.IsZero() || at.Before(next) {
-				next = at
-				timer.Reset(time.Until(at))
-			}
-			continue
-		case <-timer.C:
-			next = time.Time{}
-		case <-changed:
-			changed = n.secrets.store.Changed()
-		}
-		if n.secrets.thawed() {
-			n.rewarm()
-		}
-	}
-}
 
 // rewarm puts clusters in force that have become warm.
 func (n *Node) rewarm() {
@@ -281,39 +123,4 @@ func (n *Node) rewarm() {
 	if shutdown.IsRefusal(err) {
 		n.log.Error("clusters whose secrets have come were not put in force; the configuration before stays", "err", err)
 	}
-}
-
-// settle bounds how long a cluster that is warm may take to be in force.
-const settle = 5 * time.Second
-
-// awaitAll returns when all secrets have come, or the time for that is up, or ctx ends: as in Envoy nothing is served before.
-func (s *secrets) awaitAll(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed := s.store.Changed()
-		missing, again, moved := s.missing()
-		if len(missing) == 0 {
-			return
-		}
-		s.n.setReady(errors.New("starting: waiting for the secrets " + strings.Join(missing, ", ")))
-		awaitNews(ctx, again, changed, moved)
-	}
-}
-
-// missing are the secrets that are waited for, and those of clusters that are about to be put in force, which moved tells of. Again is as of mtls.Store.Pending.
-func (s *secrets) missing() (names []string, again time.Time, moved <-chan struct{}) {
-	s.asks.Lock()
-	defer s.asks.Unlock()
-	names, again = s.store.Pending(s.inForce, time.Now())
-	for _, a := range s.awaiting {
-		if !a.warm.IsZero() && time.Since(a.warm) > settle {
-			continue
-		}
-		for _, c := range a.contexts {
-			for _, from := range c.Secrets() {
-				names = append(names, from.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), again, s.moved
 }

@@ -112,7 +112,8 @@ var slowpathLayers = map[string][]string{
 
 // sourceLayers is the same for the folders of internal/source/.
 var sourceLayers = map[string][]string{
-	"intake": nil,
+	"intake":  nil,
+	"secrets": nil,
 }
 
 // compileLayers is the same for the folders of internal/compile/.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package secrets
 
 import (
 	"context"
@@ -20,31 +20,31 @@ func TestWhoWaitsForSecretsGoesOnAtOnce(t *testing.T) {
 		name string
 		// patience is Envoy's initial_fetch_timeout; 0: none.
 		patience time.Duration
-		event    func(s *secrets, from model.SecretSource, cancel context.CancelFunc)
+		event    func(s *Secrets, from model.SecretSource, cancel context.CancelFunc)
 		// awaited: the secret is that of a cluster that is not in force.
 		awaited bool
 	}{
-		{name: "it has come", event: func(s *secrets, from model.SecretSource, _ context.CancelFunc) {
+		{name: "it has come", event: func(s *Secrets, from model.SecretSource, _ context.CancelFunc) {
 			s.store.Put(from, &model.Secret{}, "1", nil)
 		}},
-		{name: "it was refused", event: func(s *secrets, from model.SecretSource, _ context.CancelFunc) {
+		{name: "it was refused", event: func(s *Secrets, from model.SecretSource, _ context.CancelFunc) {
 			s.store.Put(from, nil, "", errors.New("not so"))
 		}},
 		{name: "its time is up", patience: after},
-		{name: "nobody wants to know", event: func(_ *secrets, _ model.SecretSource, cancel context.CancelFunc) { cancel() }},
-		{name: "its cluster is given up", awaited: true, event: func(s *secrets, _ model.SecretSource, _ context.CancelFunc) { s.giveUp("a") }},
+		{name: "nobody wants to know", event: func(_ *Secrets, _ model.SecretSource, cancel context.CancelFunc) { cancel() }},
+		{name: "its cluster is given up", awaited: true, event: func(s *Secrets, _ model.SecretSource, _ context.CancelFunc) { s.Abandon("a") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSecrets(&Node{log: slog.New(slog.DiscardHandler)})
-				defer s.stopAll()
+				s := New(Config{Logger: slog.New(slog.DiscardHandler)})
+				defer s.Stop()
 				from := model.SecretSource{Name: "default", Socket: "/nowhere", Patience: tt.patience}
 				contexts := []*model.UpstreamTLS{{CertificateSecret: &from}}
 				s.store.Follow(contexts)
 				if tt.awaited {
-					s.awaiting["a"] = &awaiting{contexts: contexts}
+					s.warming["a"] = &warmingCluster{contexts: contexts}
 				} else {
-					s.inForce = contexts
+					s.active = contexts
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -55,13 +55,13 @@ func TestWhoWaitsForSecretsGoesOnAtOnce(t *testing.T) {
 				check := make(chan time.Duration, 1)
 				if !tt.awaited {
 					go func() {
-						s.come(ctx, contexts[0])
+						s.Await(ctx, contexts[0])
 						check <- time.Since(begun)
 					}()
 				} else {
 					check <- after
 				}
-				s.awaitAll(ctx)
+				s.AwaitAll(ctx, func(error) {})
 				if took := time.Since(begun); took != after {
 					t.Errorf("the start goes on after %v, want %v", took, after)
 				}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package secrets
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ func TestPrivateKeysAreNeitherLoggedNorShown(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "secret.yaml")
 	var log bytes.Buffer
-	s := newSecrets(&Node{log: slog.New(slog.NewJSONHandler(&log, nil))})
-	defer s.stopAll()
+	s := New(Config{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	defer s.Stop()
 	file, served := model.SecretSource{Name: "own", File: path}, model.SecretSource{Name: "own", Socket: "/nowhere"}
 	s.store.Follow([]*model.UpstreamTLS{{CertificateSecret: &file}, {CertificateSecret: &served}})
 	for _, private := range []string{string(quoted), `{"inline_bytes": ` + string(quoted) + `}`, `{"filename": ` + string(quoted) + `}`, `{` + string(quoted) + `: 1}`} {
@@ -53,7 +53,7 @@ func TestPrivateKeysAreNeitherLoggedNorShown(t *testing.T) {
 }
 
 // requireNoKey wants faults, without a line of the key.
-func requireNoKey(t *testing.T, key string, log *bytes.Buffer, s *secrets) {
+func requireNoKey(t *testing.T, key string, log *bytes.Buffer, s *Secrets) {
 	t.Helper()
 	shown := log.String()
 	for _, held := range s.store.Secrets() {
