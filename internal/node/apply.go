@@ -52,7 +52,7 @@ func (n *Node) read(w *files.Watch, asked bool) *reading {
 	}
 	r := &reading{}
 	if r.bootstrap, r.static, r.err = parseBootstrap(n.o, text); r.err == nil && n.dynamic != nil {
-		n.dynamic.readAhead(r.bootstrap.Files())
+		n.dynamic.files.ReadAhead(r.bootstrap.Files())
 	}
 	return r
 }

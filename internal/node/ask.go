@@ -33,7 +33,7 @@ func (d *dynamic) newClient() *xds.Client {
 		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
 			needs, err := d.check(config.Kind(kind), name, body)
-			d.readAheadOf(needs.Files)
+			d.files.StartAhead(needs.Files)
 			return needs.References, err
 		},
 		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.Ready(d.bootstrap.Load(), name, body) },
@@ -54,7 +54,7 @@ func serversOf(from *config.Dynamic) []xds.Server {
 
 // update puts in force what the control plane says. What cannot be put in force is tried again with the next change of whatever source.
 func (d *dynamic) update(s xds.Snapshot, what string) error {
-	d.awaitAhead()
+	d.files.AwaitAhead()
 	d.n.updates.Lock()
 	defer d.n.updates.Unlock()
 	d.take(&s)

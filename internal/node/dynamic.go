@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/watch"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
@@ -39,7 +40,7 @@ type dynamic struct {
 	read    map[config.File][]config.Named
 	// known says of each file's resources what is to be shown of them, also of those that were refused.
 	known map[config.File]map[string]fileResource
-	looks looks
+	files *watch.Files
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
@@ -52,9 +53,9 @@ type dynamic struct {
 	client *xds.Client
 
 	running sync.WaitGroup
-	// stopped is closed by stop.
-	stopped <-chan struct{}
-	cancel  context.CancelFunc
+	// ctx ends by stop.
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // dynamicCounters say what has become of changes. They are read at any time.
@@ -64,7 +65,9 @@ type dynamicCounters struct {
 }
 
 func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, looks: looks{watches: map[config.File]*watchedFile{}, ahead: map[config.File]*found{}}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.files = watch.New(watch.Config{Parse: d.parse, Stopped: d.ctx.Done()})
 	d.bootstrap.Store(b)
 	for _, f := range b.Dynamic.RootFiles() {
 		d.missing[fmt.Sprintf("%s from %s", f.Kind, f.Path)] = true
@@ -101,14 +104,12 @@ func (d *dynamic) servers() string {
 }
 
 // start begins to follow all sources, until stop.
-func (d *dynamic) start(ctx context.Context) {
-	ctx, d.cancel = context.WithCancel(ctx)
-	d.stopped = ctx.Done()
+func (d *dynamic) start() {
 	// What is there already is in force before anything is served.
 	d.takeFiles()
 	d.running.Go(d.followFiles)
 	if d.client != nil {
-		d.running.Go(func() { d.client.Run(ctx) })
+		d.running.Go(func() { d.client.Run(d.ctx) })
 	}
 }
 

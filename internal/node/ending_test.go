@@ -133,7 +133,7 @@ func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
 	t.Cleanup(n.secrets.Stop)
 	n.generation.Store(generation.Empty())
 	n.dynamic = newDynamic(n, b)
-	n.dynamic.stopped = make(chan struct{})
+	t.Cleanup(n.dynamic.cancel)
 	return n, n.dynamic, log
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/watch"
 )
 
 // followFiles reads the files of resources now, and whenever they change, until stop.
@@ -21,7 +22,7 @@ func (d *dynamic) followFiles() {
 	for {
 		d.takeFiles()
 		select {
-		case <-d.stopped:
+		case <-d.ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -30,13 +31,13 @@ func (d *dynamic) followFiles() {
 
 // takeFiles puts in force what has changed. Files are read before: while n.updates is held, others wait for it.
 func (d *dynamic) takeFiles() {
-	all := d.look(d.named())
+	all := d.files.Look(d.named())
 	var needs []config.File
 	for _, one := range all {
-		needs = append(needs, one.needs...)
+		needs = append(needs, one.Needs...)
 	}
-	d.readAhead(needs)
-	if isClosed(d.stopped) {
+	d.files.ReadAhead(needs)
+	if d.ctx.Err() != nil {
 		return
 	}
 	d.n.updates.Lock()
@@ -71,7 +72,7 @@ func (d *dynamic) named() []config.File {
 		named[f] = true
 	}
 	maps.DeleteFunc(d.read, func(f config.File, _ []config.Named) bool { return !named[f] })
-	if d.looks.keep(named) {
+	if d.files.Keep(named) {
 		d.forgetFiles(list)
 	}
 	return list
@@ -81,30 +82,47 @@ func (d *dynamic) named() []config.File {
 // before. Needs n.updates.
 func (d *dynamic) putAhead() bool {
 	named, changed := d.bootstrap.Load().Files(), false
-	d.readAhead(named)
+	d.files.ReadAhead(named)
 	for _, f := range named {
-		if one := d.looks.takeAhead(f); one != nil {
+		if one := d.files.TakeAhead(f); one != nil {
 			changed = d.put(one) || changed
 		}
 	}
 	return changed
 }
 
+// parse checks what a file holds.
+func (d *dynamic) parse(f config.File, text []byte) *watch.Content {
+	list, err := config.ParseFile(f, text)
+	out := &watch.Content{File: f, Err: err}
+	for _, one := range list {
+		needs, err := d.check(f.Kind, one.Name, one.Body)
+		if err == nil && len(needs.References) > 0 {
+			err = config.ErrFromFile
+		}
+		if err == nil {
+			out.Needs = append(out.Needs, needs.Files...)
+		}
+		out.Resources = append(out.Resources, watch.Resource{Named: one, Err: err})
+	}
+	return out
+}
+
 // put notes what a file holds, and reports whether that can be used. Resources that cannot be served stay as they were before. Needs n.updates.
-func (d *dynamic) put(one *found) bool {
-	f := one.file
-	if one.err != nil {
+func (d *dynamic) put(one *watch.Content) bool {
+	f := one.File
+	if one.Err != nil {
 		d.counted.rejected.Add(1)
-		d.n.log.Error("file of resources refused; what it held before stays in force", "err", one.err)
-		d.n.intake.Refuse(intake.KeyOf(f), intake.RefusalOf(one.err), isUnreadable(one.err))
+		d.n.log.Error("file of resources refused; what it held before stays in force", "err", one.Err)
+		d.n.intake.Refuse(intake.KeyOf(f), intake.RefusalOf(one.Err), isUnreadable(one.Err))
 		return false
 	}
-	d.takeList(f, one.list)
+	d.takeList(f, one.Resources)
 	return true
 }
 
 // takeList takes what can be served of what a file holds. Needs n.updates.
-func (d *dynamic) takeList(f config.File, list []candidate) {
+func (d *dynamic) takeList(f config.File, list []watch.Resource) {
 	version := ""
 	if len(list) > 0 {
 		version = list[0].Version
@@ -115,13 +133,13 @@ func (d *dynamic) takeList(f config.File, list []candidate) {
 	}
 	good, wrong, known := []config.Named{}, intake.NewRefusal(version, time.Now()), map[string]fileResource{}
 	for _, c := range list {
-		if c.err == nil {
+		if c.Err == nil {
 			good = append(good, c.Named)
 			known[c.Name] = d.known[f][c.Name].take(before[c.Name].Body, c.Body, wrong)
 			continue
 		}
-		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", logging.NonZero(c.Name), "err", c.err)
-		known[c.Name] = d.known[f][c.Name].refuse(c.Named, c.err, wrong)
+		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", logging.NonZero(c.Name), "err", c.Err)
+		known[c.Name] = d.known[f][c.Name].refuse(c.Named, c.Err, wrong)
 		if old, had := before[c.Name]; had {
 			good = append(good, old)
 		}
@@ -142,7 +160,7 @@ func (d *dynamic) takeList(f config.File, list []candidate) {
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
 // and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
 // change of the file. The error says that nobody asks for what it holds. Needs n.updates.
-func (d *dynamic) asksStill(f config.File, holds []candidate) (stay []config.Named, err error) {
+func (d *dynamic) asksStill(f config.File, holds []watch.Resource) (stay []config.Named, err error) {
 	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
 		return nil, nil
 	}

@@ -404,7 +404,7 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 		n.beginAdmin(ctx, listener)
 	}
 	if n.dynamic != nil {
-		n.dynamic.start(ctx)
+		n.dynamic.start()
 	}
 	go n.followEvents()
 }

@@ -114,6 +114,7 @@ var slowpathLayers = map[string][]string{
 var sourceLayers = map[string][]string{
 	"intake":  nil,
 	"secrets": nil,
+	"watch":   nil,
 }
 
 // compileLayers is the same for the folders of internal/compile/.

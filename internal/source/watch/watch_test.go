@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package watch
 
 import (
 	"fmt"
@@ -16,35 +16,35 @@ import (
 
 // What is read ahead outlives looks at the files that are in force; and once a file is forgotten, nothing that was read before comes of it.
 func TestWhatIsReadAheadIsNotForgottenAndNeverOld(t *testing.T) {
-	l := looks{watches: map[config.File]*watchedFile{}, ahead: map[config.File]*found{}}
+	l := New(Config{})
 	f := config.File{Kind: config.Routes, Path: "/r"}
 	none := map[config.File]bool{}
 
 	w, first := l.watchAhead(f)
-	l.keep(none)
-	l.putAhead(w, &found{file: f})
-	l.keep(none)
-	if !first || l.takeAhead(f) == nil {
+	l.Keep(none)
+	l.putAhead(w, &Content{File: f})
+	l.Keep(none)
+	if !first || l.TakeAhead(f) == nil {
 		t.Error("a look at other files has forgotten what was read ahead")
 	}
 	// It was taken, and then its configuration was replaced.
-	if !l.keep(none) || len(l.watches) != 0 {
-		t.Errorf("%d files are kept that nobody names", len(l.watches))
+	if !l.Keep(none) || len(l.watches) != 0 {
+		t.Errorf("%d files are kept that no configuration names", len(l.watches))
 	}
 
 	old, _ := l.watchAhead(f)
 	old.ahead = time.Now().Add(-2 * spared)
-	l.keep(none)
-	l.putAhead(old, &found{file: f})
-	l.arrive(old, &found{file: f})
-	if l.takeAhead(f) != nil || len(l.takeArrived()) != 0 || len(l.ahead) != 0 {
+	l.Keep(none)
+	l.putAhead(old, &Content{File: f})
+	l.arrive(old, &Content{File: f})
+	if l.TakeAhead(f) != nil || len(l.takeArrived()) != 0 || len(l.ahead) != 0 {
 		t.Error("what was read of a file that was forgotten has come")
 	}
 }
 
 // What the control plane names is read while the stream goes on, and waited for before it is put in force.
 func TestFilesAreReadBesideTheStream(t *testing.T) {
-	d := &dynamic{stopped: make(chan struct{}), looks: looks{watches: map[config.File]*watchedFile{}, ahead: map[config.File]*found{}}}
+	l := New(Config{Parse: func(f config.File, _ []byte) *Content { return &Content{File: f} }})
 	var files []config.File
 	var writers []*os.File
 	for i := range 3 {
@@ -58,23 +58,23 @@ func TestFilesAreReadBesideTheStream(t *testing.T) {
 		}
 		writers = append(writers, writer)
 		files = append(files, config.File{Kind: config.Routes, Path: path})
-		d.readAheadOf(files[i : i+1])
-		if w := d.looks.watches[files[i]]; w.mu.TryLock() {
+		l.StartAhead(files[i : i+1])
+		if w := l.watches[files[i]]; w.mu.TryLock() {
 			t.Error("the stream has waited for a file")
 			w.mu.Unlock()
 		}
 	}
-	d.readAheadOf(nil)
+	l.StartAhead(nil)
 	for _, w := range writers {
 		w.Close()
 	}
-	d.awaitAhead()
+	l.AwaitAhead()
 	for _, f := range files {
-		if d.looks.takeAhead(f) == nil {
+		if l.TakeAhead(f) == nil {
 			t.Errorf("%s was not waited for", f.Path)
 		}
 	}
-	if len(d.looks.begun) != 0 {
-		t.Errorf("%d rounds are kept", len(d.looks.begun))
+	if len(l.pending) != 0 {
+		t.Errorf("%d batches are kept", len(l.pending))
 	}
 }
