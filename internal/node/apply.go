@@ -25,6 +25,7 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/resolve"
 )
 
 // reading is what a file of the bootstrap says, or why it cannot be used.
@@ -198,12 +199,18 @@ func (n *Node) apply(wanted *model.Config) error {
 	before, wantedBefore := n.source, n.wanted
 	source := n.hold(wanted)
 	n.source, n.wanted = source, wanted
-	if err := n.install(n.resolver.follow(source)); err != nil {
+	if err := n.install(n.resolver.Resolve(source)); err != nil {
 		n.source, n.wanted = before, wantedBefore
-		n.secrets.Apply(n.resolver.follow(before))
+		n.secrets.Apply(n.resolver.Resolve(before))
 		return err
 	}
 	return nil
+}
+
+// newNames keeps names resolved. An answer changes the configuration as any other change does.
+func (n *Node) newNames() *resolve.Names {
+	source := func() *model.Config { return n.source }
+	return resolve.New(resolve.Config{Logger: n.log, Lock: &n.updates, Source: source, Activate: n.install, Spawn: n.goes})
 }
 
 // install puts a configuration in force whose names are resolved. Needs n.updates.

@@ -84,13 +84,6 @@ func TestTheEndRefusesNoConfiguration(t *testing.T) {
 			d.n.doors.tend()
 			return nil
 		}},
-		{"answers of DNS", func(d *dynamic) error {
-			d.n.resolver.changed(0, "shop", addresses(1))
-			if n := len(d.n.resolver.refused); n != 0 {
-				return fmt.Errorf("%d answers are to be tried again", n)
-			}
-			return nil
-		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, d, log := endingWithFiles(t)
@@ -129,7 +122,7 @@ func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: intake.New(), passed: newPassedOver()}
-	n.secrets, n.inners, n.doors, n.resolver = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n), newResolving(n)
+	n.secrets, n.inners, n.doors, n.resolver = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n), n.newNames()
 	t.Cleanup(n.secrets.Stop)
 	n.generation.Store(generation.Empty())
 	n.dynamic = newDynamic(n, b)

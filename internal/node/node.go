@@ -43,6 +43,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/resolve"
 	"github.com/xlb-project/xlb/internal/source/secrets"
 )
 
@@ -143,7 +144,7 @@ type Node struct {
 	// unswept: the slow path still has something of clusters that have gone. Needs updates.
 	unswept  bool
 	dynamic  *dynamic // nil: the file is all there is
-	resolver *resolving
+	resolver *resolve.Names
 	ready    atomic.Pointer[error]
 	unfit    string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
 	desk     *shares.Desk
@@ -205,7 +206,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if n.dynamic != nil {
 		n.dynamic.stop()
 	}
-	n.resolver.stop()
+	n.resolver.Stop()
 	n.drain()
 	n.health.Stop()
 	n.secrets.Stop()
@@ -340,7 +341,7 @@ func (n *Node) build() error {
 	if err := d.Attach(n.o.Cgroups); err != nil {
 		return err
 	}
-	n.resolver = newResolving(n)
+	n.resolver = n.newNames()
 	n.doors = newDoors(n)
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
@@ -358,7 +359,7 @@ func (n *Node) close() error {
 	var err error
 	n.secrets.Stop()
 	if n.resolver != nil {
-		n.resolver.stop()
+		n.resolver.Stop()
 	}
 	if n.health != nil {
 		n.health.Stop()
@@ -547,7 +548,7 @@ func (n *Node) open(ctx context.Context) {
 	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.health.FirstResults())
-	for (!n.resolver.settled() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
+	for (!n.resolver.Resolved() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)

@@ -113,6 +113,7 @@ var slowpathLayers = map[string][]string{
 // sourceLayers is the same for the folders of internal/source/.
 var sourceLayers = map[string][]string{
 	"intake":  nil,
+	"resolve": nil,
 	"secrets": nil,
 	"watch":   nil,
 }

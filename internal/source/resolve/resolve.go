@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+// Package resolve keeps the names of clusters resolved, and puts each answer in force.
+package resolve
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/dns"
@@ -15,9 +18,22 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
-// resolving keeps the names of STRICT_DNS and LOGICAL_DNS clusters resolved. Node.updates guards it.
-type resolving struct {
-	n        *Node
+// Config is what Names work with. All of it is needed.
+type Config struct {
+	Logger *slog.Logger
+	// Lock is held while a configuration changes.
+	Lock sync.Locker
+	// Source is the configuration whose names are resolved. It is called with Lock held.
+	Source func() *model.Config
+	// Activate puts a configuration in force whose names are resolved. It is called with Lock held.
+	Activate func(*model.Config) error
+	// Spawn calls f in a goroutine of its own.
+	Spawn func(f func())
+}
+
+// Names keeps the names of STRICT_DNS and LOGICAL_DNS clusters resolved. Config.Lock guards it.
+type Names struct {
+	cfg      Config
 	resolver *dns.Resolver
 	// answers are the last ones, by cluster; they outlive a reload.
 	answers map[string][]model.Endpoint
@@ -30,8 +46,7 @@ type resolving struct {
 	missing map[string]bool
 	// merged are clusters with their answers.
 	merged map[string]mergedCluster
-	// install puts a configuration in force. refused are answers, by cluster, for which there was no room; they are tried again while there are any.
-	install  func(*model.Config) error
+	// refused are answers, by cluster, for which there was no room; they are tried again while there are any.
 	refused  map[string][]model.Endpoint
 	retrying *time.Timer
 }
@@ -39,13 +54,14 @@ type resolving struct {
 // refusedPace is how long an answer waits that was refused: endpoints that have left give their room up within seconds.
 const refusedPace = 10 * time.Second
 
-func newResolving(n *Node) *resolving {
-	return &resolving{n: n, resolver: &dns.Resolver{Log: n.log}, answers: map[string][]model.Endpoint{}, refused: map[string][]model.Endpoint{}, cancel: func() {}, install: n.install}
+// New returns Names that are not resolved yet. Stop is to be called.
+func New(cfg Config) *Names {
+	return &Names{cfg: cfg, resolver: &dns.Resolver{Log: cfg.Logger}, answers: map[string][]model.Endpoint{}, refused: map[string][]model.Endpoint{}, cancel: func() {}}
 }
 
-// follow resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
-// before the look-ups go on: changes of other things may come faster than answers.
-func (r *resolving) follow(source *model.Config) *model.Config {
+// Resolve resolves the names of another configuration from now on, and returns it with what is known already. Where the names are those of
+// before the look-ups go on: changes of other things may come faster than answers. Needs Config.Lock.
+func (r *Names) Resolve(source *model.Config) *model.Config {
 	merged := r.merge(source)
 	var named []*model.Cluster
 	for _, c := range merged.Clusters {
@@ -76,7 +92,7 @@ type mergedCluster struct {
 }
 
 // merge gives clusters their answers. One with the same answer as before is the same, for those who compare pointers.
-func (r *resolving) merge(source *model.Config) *model.Config {
+func (r *Names) merge(source *model.Config) *model.Config {
 	cfg, now := dns.Merge(source, r.answers), map[string]mergedCluster{}
 	for i, c := range cfg.Clusters {
 		if c == source.Clusters[i] {
@@ -97,40 +113,40 @@ func sameNames(a, b *model.Cluster) bool {
 	return a.Name == b.Name && a.Discovery == b.Discovery && a.DNSRefresh == b.DNSRefresh && reflect.DeepEqual(a.DNS, b.DNS) && reflect.DeepEqual(a.Targets, b.Targets)
 }
 
-func (r *resolving) start(named []*model.Cluster, generation int) {
+func (r *Names) start(named []*model.Cluster, generation int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	r.n.goes(func() {
+	r.cfg.Spawn(func() {
 		r.resolver.Run(ctx, named, func(cluster string, endpoints []model.Endpoint) { r.changed(generation, cluster, endpoints) })
 	})
 }
 
 // changed puts new endpoints in force.
-func (r *resolving) changed(generation int, cluster string, endpoints []model.Endpoint) {
-	r.n.updates.Lock()
-	defer r.n.updates.Unlock()
+func (r *Names) changed(generation int, cluster string, endpoints []model.Endpoint) {
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
 	if generation != r.generation {
 		return
 	}
 	delete(r.missing, cluster)
 	delete(r.refused, cluster)
 	if n := len(endpoints); n > model.MaxResolved {
-		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster,
+		r.cfg.Logger.Error("endpoints refused; the ones before stay in force", "cluster", cluster,
 			"err", fmt.Sprintf("its names have %d addresses; XLB takes up to %d of a cluster: have them answer with fewer", n, model.MaxResolved))
 		return
 	}
 	if err := r.put(cluster, endpoints); shutdown.IsRefusal(err) {
-		r.n.log.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "addresses", len(endpoints), "err", err)
+		r.cfg.Logger.Error("endpoints refused; the ones before stay in force", "cluster", cluster, "addresses", len(endpoints), "err", err)
 		r.refused[cluster] = endpoints
 		r.retryLater(generation)
 	}
 }
 
-// put puts an answer in force. After an error the one before is what is known: it goes with whatever else is put in force. Needs n.updates.
-func (r *resolving) put(cluster string, endpoints []model.Endpoint) error {
+// put puts an answer in force. After an error the one before is what is known: it goes with whatever else is put in force. Needs Config.Lock.
+func (r *Names) put(cluster string, endpoints []model.Endpoint) error {
 	before, had := r.answers[cluster]
 	r.answers[cluster] = endpoints
-	err := r.install(r.merge(r.n.source))
+	err := r.cfg.Activate(r.merge(r.cfg.Source()))
 	if err == nil {
 		return nil
 	}
@@ -142,20 +158,20 @@ func (r *resolving) put(cluster string, endpoints []model.Endpoint) error {
 	return err
 }
 
-// retryLater tries again what was refused. Needs n.updates.
-func (r *resolving) retryLater(generation int) {
+// retryLater tries again what was refused. Needs Config.Lock.
+func (r *Names) retryLater(generation int) {
 	if r.retrying != nil {
 		r.retrying.Stop()
 	}
 	r.retrying = time.AfterFunc(refusedPace, func() {
-		r.n.updates.Lock()
-		defer r.n.updates.Unlock()
+		r.cfg.Lock.Lock()
+		defer r.cfg.Lock.Unlock()
 		if generation != r.generation {
 			return
 		}
 		for _, cluster := range slices.Sorted(maps.Keys(r.refused)) {
 			if err := r.put(cluster, r.refused[cluster]); err == nil {
-				r.n.log.Info("endpoints that were refused are in force", "cluster", cluster)
+				r.cfg.Logger.Info("endpoints that were refused are in force", "cluster", cluster)
 				delete(r.refused, cluster)
 			}
 		}
@@ -165,17 +181,17 @@ func (r *resolving) retryLater(generation int) {
 	})
 }
 
-// settled reports whether something is known of each cluster: one of its names has been looked up, as Envoy wants it.
-func (r *resolving) settled() bool {
-	r.n.updates.Lock()
-	defer r.n.updates.Unlock()
+// Resolved reports whether something is known of each cluster: one of its names has been looked up, as Envoy wants it.
+func (r *Names) Resolved() bool {
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
 	return len(r.missing) == 0
 }
 
-// stop ends the look-ups.
-func (r *resolving) stop() {
-	r.n.updates.Lock()
-	defer r.n.updates.Unlock()
+// Stop ends the look-ups.
+func (r *Names) Stop() {
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
 	r.generation++
 	r.cancel()
 	if r.retrying != nil {
