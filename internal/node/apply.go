@@ -3,7 +3,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,124 +15,13 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/note"
-	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
-	"github.com/xlb-project/xlb/internal/source/intake"
-	"github.com/xlb-project/xlb/internal/source/resolve"
 )
-
-// reading is what a file of the bootstrap says, or why it cannot be used.
-type reading struct {
-	bootstrap *config.Bootstrap
-	static    *model.Config
-	err       error
-}
-
-// read reads the file again, if it is due, or asked for. It is nil for one that is neither, and for one that changes while it is read: the watch tells of
-// it again.
-func (n *Node) read(w *files.Watch, asked bool) *reading {
-	now := time.Now()
-	stamp, due := w.Due(n.o.ConfigPath, now)
-	if !due && !asked {
-		return nil
-	}
-	text, err := textOf(n.o)
-	if !w.Take(n.o.ConfigPath, stamp, err) {
-		return nil
-	}
-	w.Again(err, now)
-	if err != nil {
-		return &reading{err: err}
-	}
-	r := &reading{}
-	if r.bootstrap, r.static, r.err = parseBootstrap(n.o, text); r.err == nil && n.dynamic != nil {
-		n.dynamic.files.ReadAhead(r.bootstrap.Files())
-	}
-	return r
-}
-
-// reload puts in force what has been read. What cannot be used changes nothing.
-func (n *Node) reload(r *reading) {
-	err := r.err
-	if err == nil {
-		n.updates.Lock()
-		if err = n.replace(r.bootstrap, r.static); err == nil {
-			n.tookBootstrap(r.bootstrap)
-		}
-		n.updates.Unlock()
-	}
-	if errors.Is(err, shutdown.ErrEnding) {
-		return
-	}
-	if err != nil {
-		n.log.Error("configuration refused; the one before stays in force", "file", n.o.ConfigPath, "err", err)
-		n.intake.Refuse(n.bootstrapKey(), intake.RefusalOf(err), false)
-	}
-	n.giveBack()
-}
-
-// loadBootstrap reads the file, and returns its static part, too.
-func loadBootstrap(o Options) (*config.Bootstrap, *model.Config, error) {
-	text, err := textOf(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return parseBootstrap(o, text)
-}
-
-// readFirst is loadBootstrap for the start.
-func readFirst(o Options) reading {
-	bootstrap, static, err := loadBootstrap(o)
-	return reading{bootstrap, static, err}
-}
-
-func textOf(o Options) ([]byte, error) {
-	if len(o.ConfigText) > 0 {
-		return o.ConfigText, nil
-	}
-	text, err := config.ReadText(o.ConfigPath)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w; name a readable Envoy v3 bootstrap", err)
-	}
-	return text, nil
-}
-
-func parseBootstrap(o Options, text []byte) (*config.Bootstrap, *model.Config, error) {
-	b, err := config.ParseBootstrap(o.ConfigPath, text, config.EnvoyHeaders(o.EnvoyHeaders), config.AsNode(o.Node))
-	if err != nil {
-		return nil, nil, err
-	}
-	if cfg := b.Whole(); cfg != nil {
-		return b, cfg, nil
-	}
-	cfg, err := b.Assemble(config.Resources{})
-	return b, cfg, err
-}
-
-// Validate says whether a daemon could begin with this bootstrap, as far as that can be said of a text.
-func Validate(o Options) error {
-	_, _, err := loadBootstrap(o)
-	return err
-}
-
-// largeFile is the size in bytes of a configuration that leaves much behind when it has been read.
-const largeFile = 1 << 20
-
-// giveBack returns the memory to the system that the reading of a large file has left, several times what is kept of it, and what a small one has made needless:
-// the runtime would hold it until as much is used again.
-func (n *Node) giveBack() {
-	size := files.StampOf(n.o.ConfigPath).Size
-	if max(size, n.sizeBefore) >= largeFile {
-		n.freeMemory()
-	}
-	n.sizeBefore = size
-}
 
 // manyClusters is from how many on the page of metrics leaves much behind: some 24 kB for each.
 const manyClusters = 256
@@ -171,51 +59,8 @@ func paced(pace time.Duration, do func()) func() {
 	}
 }
 
-// tookBootstrap notes what is to be shown of a bootstrap in force.
-func (n *Node) tookBootstrap(b *config.Bootstrap) {
-	n.showBootstrap(b)
-	n.noteBootstrap(b)
-	n.intake.Take(n.bootstrapKey(), digestText(b))
-	if n.dynamic == nil {
-		n.intake.Take(intake.Whole, "")
-	}
-}
-
-func (n *Node) bootstrapKey() intake.Key { return intake.BootstrapKey(n.o.ConfigPath) }
-
-// replace puts another file in force. Needs n.updates.
-func (n *Node) replace(b *config.Bootstrap, static *model.Config) error {
-	switch {
-	case n.dynamic != nil:
-		return n.dynamic.replace(b)
-	case b.Dynamic != nil:
-		return errOtherSources
-	}
-	return n.apply(static)
-}
-
-// apply puts a configuration in force: kernel, slow path, pools. Needs n.updates.
-func (n *Node) apply(wanted *model.Config) error {
-	before, wantedBefore := n.source, n.wanted
-	source := n.hold(wanted)
-	n.source, n.wanted = source, wanted
-	if err := n.install(n.resolver.Resolve(source)); err != nil {
-		n.source, n.wanted = before, wantedBefore
-		n.secrets.Apply(n.resolver.Resolve(before))
-		return err
-	}
-	return nil
-}
-
-// newNames keeps names resolved. An answer changes the configuration as any other change does.
-func (n *Node) newNames() *resolve.Names {
-	source := func() *model.Config { return n.source }
-	return resolve.New(resolve.Config{Logger: n.log, Lock: &n.updates, Source: source, Activate: n.install, Spawn: n.goes})
-}
-
-// install puts a configuration in force whose names are resolved. Needs n.updates.
+// install puts a configuration in force whose names are resolved (source.Config.Activate).
 func (n *Node) install(cfg *model.Config) error {
-	n.secrets.Apply(cfg)
 	cfg = n.inners.mark(n.doors.place(cfg))
 	made, ok := shutdown.Unless(n.ending, func() prepared { return n.prepare(cfg) })
 	if !ok {

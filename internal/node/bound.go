@@ -242,10 +242,8 @@ func (d *doors) tend() {
 	if !moved {
 		return
 	}
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
 	d.n.log.Info("the addresses of this host have changed", "addresses", own)
-	if err := d.n.apply(d.n.source); shutdown.IsRefusal(err) {
+	if err := d.n.source.Reactivate(); shutdown.IsRefusal(err) {
 		d.n.log.Error("connections to other addresses of this host are not intercepted", "err", err)
 	}
 }

@@ -71,7 +71,7 @@ func (d *dialer) control(_, _ string, c syscall.RawConn) error {
 
 // secure implements slowpath.Config.Secure.
 func (n *Node) secure(ctx context.Context, conn net.Conn, to slowpath.Target) (net.Conn, error) {
-	return n.secrets.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
+	return n.source.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
 }
 
 // dialCheck connects a health check to an endpoint.

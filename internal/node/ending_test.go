@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,8 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
-	"github.com/xlb-project/xlb/internal/source/intake"
-	"github.com/xlb-project/xlb/internal/xds"
+	"github.com/xlb-project/xlb/internal/source"
 )
 
 // A configuration that comes when the daemon ends is neither compiled nor put in force. The node has no compiler, nor a kernel.
@@ -29,24 +26,9 @@ func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
 	n := &Node{ending: ending}
-	n.secrets, n.inners, n.doors = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n)
+	n.inners, n.doors = newInners(n), newDoors(n)
 	if err := n.install(&model.Config{}); !errors.Is(err, shutdown.ErrEnding) {
 		t.Errorf("got %v, want that the daemon ends", err)
-	}
-}
-
-// Memory is given back behind a large file, and behind a small one that replaces it, since the large one's is needless only then.
-func TestMemoryIsGivenBackBehindLargeFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "xlb.yaml")
-	given := 0
-	n := &Node{o: Options{ConfigPath: path}, freeMemory: func() { given++ }}
-	for i, c := range []struct{ size, want int }{{10, 0}, {largeFile, 1}, {10, 2}, {10, 2}} {
-		if err := os.WriteFile(path, make([]byte, c.size), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if n.giveBack(); given != c.want {
-			t.Errorf("file %d: given back %d times, want %d", i, given, c.want)
-		}
 	}
 }
 
@@ -59,75 +41,25 @@ func TestNodeKeepsNoBootstrap(t *testing.T) {
 	}
 }
 
-// What comes when the daemon ends was not refused, whatever it comes from: it counts nowhere, no error is shown of it, and the log has none.
-func TestTheEndRefusesNoConfiguration(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		come func(*dynamic) error
-	}{
-		{"files of resources", func(d *dynamic) error { d.takeFiles(); return nil }},
-		{"the control plane", func(d *dynamic) error {
-			if err := d.update(xds.Snapshot{}, ""); !errors.Is(err, xds.ErrUnfinished) {
-				return fmt.Errorf("the client gets %w, and takes the update for one that is in force, or refused", err)
-			}
-			return nil
-		}},
-		{"secrets of dynamic clusters", func(d *dynamic) error { d.cold = map[string]bool{"shop": true}; d.n.rewarm(); return nil }},
-		{"secrets of clusters of the bootstrap", func(d *dynamic) error {
-			d.n.dynamic, d.n.held, d.n.wanted = nil, map[*model.Cluster]*model.Cluster{{}: nil}, d.n.source
-			d.n.rewarm()
-			return nil
-		}},
-		{"addresses of this host", func(d *dynamic) error {
-			d.n.doors.own = nil
-			d.n.doors.sockets[netip.AddrPort{}] = &door{socket: &anchor.Bound{}}
-			d.n.doors.tend()
-			return nil
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n, d, log := endingWithFiles(t)
-			if err := tt.come(d); err != nil {
-				t.Errorf("got %v, want no error", err)
-			}
-			if log.Len() != 0 {
-				t.Errorf("the log says\n%s", log)
-			}
-			if r := n.intake.Of(intake.Whole); r.Rejected+r.Failures != 0 || r.Refusal != nil || r.Successes != 0 {
-				t.Errorf("of the whole configuration is shown %+v", r)
-			}
-			if c := &d.counted; c.inForce.Load()+c.rejected.Load()+c.partly.Load() != 0 {
-				t.Errorf("counted: in force %d, rejected %d, partly %d; want none", c.inForce.Load(), c.rejected.Load(), c.partly.Load())
-			}
-		})
-	}
-}
-
-// endingWithFiles is a daemon that ends, with files of resources, which it has yet to read, and what it logs as a warning or an error.
-func endingWithFiles(t *testing.T) (*Node, *dynamic, *bytes.Buffer) {
-	t.Helper()
-	ending, log, dir, of := make(chan struct{}), &bytes.Buffer{}, t.TempDir(), ""
+// Other addresses of this host that come when the daemon ends were not refused: the log has no error.
+func TestTheEndRefusesNoAddresses(t *testing.T) {
+	ending, log := make(chan struct{}), &bytes.Buffer{}
 	close(ending)
-	for kind, text := range map[string]string{
-		"cds": "resources: [{'@type': type.googleapis.com/envoy.config.cluster.v3.Cluster, name: shop, type: STATIC, connect_timeout: 1s}]\n", "lds": "resources: []\n",
-	} {
-		path := filepath.Join(dir, kind+".yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		of += fmt.Sprintf("%s_config: {resource_api_version: V3, path_config_source: {path: %q}}, ", kind, path)
-	}
-	b, err := config.ParseBootstrap("b.yaml", fmt.Appendf(nil, "{node: {id: a, cluster: b}, dynamic_resources: {%s}}", of))
+	text := "{node: {id: a, cluster: b}, dynamic_resources: {lds_config: {resource_api_version: V3, path_config_source: {path: /nowhere}}}}"
+	n := &Node{o: Options{ConfigPath: "b.yaml", ConfigText: []byte(text)}, ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	bootstrap, err := source.Load(t.Context(), n.o.file())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Node{ending: ending, log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})), source: &model.Config{}, intake: intake.New(), passed: newPassedOver()}
-	n.secrets, n.inners, n.doors, n.resolver = n.newSecrets(&config.Bootstrap{}), newInners(n), newDoors(n), n.newNames()
-	t.Cleanup(n.secrets.Stop)
+	n.source, n.inners, n.doors = n.newSource(bootstrap), newInners(n), newDoors(n)
+	defer n.source.Close()
 	n.generation.Store(generation.Empty())
-	n.dynamic = newDynamic(n, b)
-	t.Cleanup(n.dynamic.cancel)
-	return n, n.dynamic, log
+	n.doors.own = nil
+	n.doors.sockets[netip.AddrPort{}] = &door{socket: &anchor.Bound{}}
+	n.doors.tend()
+	if log.Len() != 0 {
+		t.Errorf("the log says\n%s", log)
+	}
 }
 
 // A start that ends says what its clean-up has failed at, and nothing else.

@@ -19,9 +19,7 @@ func (n *Node) newGuards() *guardctl.Controller {
 			return e.Address, ok
 		},
 		WithEndpoints: func(f func([]reconcile.EndpointEntry)) {
-			n.updates.Lock()
-			defer n.updates.Unlock()
-			f(n.reconcil.Endpoints())
+			n.source.Exclusive(func() { f(n.reconcil.Endpoints()) })
 		},
 	})
 }

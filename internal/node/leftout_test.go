@@ -8,31 +8,9 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-func TestEndpointsAreSaidToBeLeftOutOnce(t *testing.T) {
-	out := func(reasons ...model.LeftOutReason) *model.Cluster {
-		c := &model.Cluster{}
-		for _, r := range reasons {
-			c.LeftOut = append(c.LeftOut, model.LeftOut{Reason: r})
-		}
-		return c
-	}
-	for _, c := range []struct {
-		name        string
-		before, now *model.Cluster
-		want        bool
-	}{
-		{"none", nil, out(), false},
-		{"a new cluster", nil, out(model.LeftOutTLS), true},
-		{"the first", out(), out(model.LeftOutTLS), true},
-		{"one more", out(model.LeftOutTLS), out(model.LeftOutTLS, model.LeftOutTLS), false},
-		{"one less", out(model.LeftOutTLS, model.LeftOutTLS), out(model.LeftOutTLS), false},
-		{"another reason", out(model.LeftOutTLS), out(model.LeftOutHTTP2), true},
-	} {
-		if got := isNewlyLeftOut(c.before, c.now); got != c.want {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-	if got := leftOutOf(out(model.LeftOutTLS, model.LeftOutHTTP2, model.LeftOutTLS)); got["tls"] != 2 || got["http2"] != 1 || len(got) != 2 {
+func TestEndpointsThatAreLeftOutAreCountedByReason(t *testing.T) {
+	c := &model.Cluster{LeftOut: []model.LeftOut{{Reason: model.LeftOutTLS}, {Reason: model.LeftOutHTTP2}, {Reason: model.LeftOutTLS}}}
+	if got := leftOutOf(c); got["tls"] != 2 || got["http2"] != 1 || len(got) != 2 {
 		t.Errorf("counts: %v", got)
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
-	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/handback"
@@ -42,9 +41,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
-	"github.com/xlb-project/xlb/internal/source/intake"
-	"github.com/xlb-project/xlb/internal/source/resolve"
-	"github.com/xlb-project/xlb/internal/source/secrets"
+	"github.com/xlb-project/xlb/internal/source"
 )
 
 // Options say what to run.
@@ -94,6 +91,17 @@ type Options struct {
 	LogLevel *slog.LevelVar
 }
 
+// file is where the bootstrap is.
+func (o *Options) file() source.File {
+	return source.File{Path: o.ConfigPath, Text: o.ConfigText, Node: o.Node, EnvoyHeaders: o.EnvoyHeaders}
+}
+
+// Validate says whether a daemon could begin with this bootstrap, as far as that can be said of a text.
+func Validate(o Options) error {
+	_, err := source.Load(context.Background(), o.file())
+	return err
+}
+
 // clientReceiveBuffer is SO_RCVBUF of clients' sockets in bytes, of which the kernel makes twice as much. It holds what a client may leave unread of a
 // response (client_window of bpf/lib/config.h) and an eighth beside it: above that, redirected bytes wait for a timer tick.
 const clientReceiveBuffer = 1280 << 10
@@ -119,42 +127,29 @@ type Node struct {
 	health   *healthctl.Manager
 	guards   *guardctl.Controller
 	doors    *doors
-	inners   *inners // needs updates
-	passed   *passedOver
-	intake   *intake.Intake
+	inners   *inners       // needs updates
 	unasked  *unaskedAdmin // nil: it has ended, or has another address; needs updates
-	shown    atomic.Pointer[shown]
-	secrets  *secrets.Secrets
-	metrics  *metrics.Collector
+	// source is where configurations come from. Its lock (Source.Exclusive) is the one that "needs updates" speaks of.
+	source  *source.Source
+	metrics *metrics.Collector
 
-	// generation is what is in force; source is what stands in the file, names not resolved.
+	// generation is what is in force.
 	generation atomic.Pointer[generation.Generation]
-	updates    sync.Mutex
 	// switching is held for writing while kernel and generation change. A choice that has found no endpoint waits for it.
 	switching sync.RWMutex
-	source    *model.Config
-	// wanted is source with the clusters that wait for their secrets, and held those, with what is in force instead. Both need updates.
-	wanted *model.Config
-	held   map[*model.Cluster]*model.Cluster
 	// kept counts by address the endpoints to which the slow path keeps connections, plain are the clusters that have no i-socks. Both need updates.
 	kept  map[netip.AddrPort]int
 	plain map[string]bool
 	// shortest is what the pool was told last. Needs updates.
 	shortest time.Duration
 	// unswept: the slow path still has something of clusters that have gone. Needs updates.
-	unswept  bool
-	dynamic  *dynamic // nil: the file is all there is
-	resolver *resolve.Names
-	ready    atomic.Pointer[error]
-	unfit    string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
-	desk     *shares.Desk
+	unswept bool
+	ready   atomic.Pointer[error]
+	unfit   string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	desk    *shares.Desk
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
-	// sizeBefore is that of the file when it was read last, in bytes. It is follow's.
-	sizeBefore int64
-	// freeMemory is debug.FreeOSMemory.
-	freeMemory func()
 
 	mu      sync.Mutex
 	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
@@ -171,45 +166,34 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
-	watch, stamp := &files.Watch{}, files.StampOf(o.ConfigPath)
-	first, ok := shutdown.Unless(ctx.Done(), func() reading { return readFirst(o) })
-	if !ok {
+	bootstrap, err := source.Load(ctx, o.file())
+	if errors.Is(err, shutdown.ErrEnding) {
 		return nil
 	}
-	bootstrap, cfg, err := first.bootstrap, first.static, first.err
 	if err != nil {
 		return &UsageError{err}
 	}
-	// If it has changed meanwhile, it is due.
-	watch.Take(o.ConfigPath, stamp, nil)
-	listener, err := listenAdmin(ctx, o, cfg)
+	listener, err := listenAdmin(ctx, o, bootstrap.Static)
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := startFit(ctx, o, bootstrap, cfg)
+	n, err := startFit(ctx, o, bootstrap)
 	if err != nil {
 		return failedStart(err, listener)
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
 	n.takePrecedence(running, n.desk)
-	if bootstrap.Dynamic != nil {
-		n.dynamic = newDynamic(n, bootstrap)
-	}
-	n.tookBootstrap(bootstrap)
+	n.source.Begin(bootstrap)
 	n.background(running, listener)
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
 	debug.FreeOSMemory()
-	n.sizeBefore = files.StampOf(o.ConfigPath).Size
-	n.follow(ctx, watch, reload)
-	if n.dynamic != nil {
-		n.dynamic.stop()
-	}
-	n.resolver.Stop()
+	n.source.ServeReloads(ctx, reload)
+	n.source.Stop()
 	n.drain()
 	n.health.Stop()
-	n.secrets.Stop()
+	n.source.Close()
 	stop()
 	n.wg.Wait()
 	return n.close()
@@ -229,15 +213,15 @@ func failedStart(err error, listener net.Listener) error {
 var errStarting = errors.New("starting: pools are being opened")
 
 // startFit starts without the fast path where that cannot be had, and may be done without.
-func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n, err := start(ctx, o, bootstrap, cfg)
+func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
+	n, err := start(ctx, o, bootstrap)
 	if err == nil || !o.FastPath || !o.Auto || !datapath.Unfit(err) {
 		return n, err
 	}
 	why := strings.ReplaceAll(err.Error(), "\n", "; ")
 	o.Logger.Warn("the kernel cannot run the fast path; every request is served in this process", "kernel", check.KernelRelease(), "why", why)
 	o.FastPath = false
-	n, err = start(ctx, o, bootstrap, cfg)
+	n, err = start(ctx, o, bootstrap)
 	if n != nil {
 		n.unfit = why
 	}
@@ -245,9 +229,9 @@ func startFit(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *
 }
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
-func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *model.Config) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), freeMemory: debug.FreeOSMemory, source: cfg, recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}, passed: newPassedOver(), intake: intake.New()}
-	n.secrets, n.inners = n.newSecrets(bootstrap), newInners(n)
+func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}}
+	n.source, n.inners = n.newSource(bootstrap), newInners(n)
 	n.setReady(errStarting)
 	n.generation.Store(generation.Empty())
 	n.kept = map[netip.AddrPort]int{}
@@ -264,6 +248,14 @@ func start(ctx context.Context, o Options, bootstrap *config.Bootstrap, cfg *mod
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
+}
+
+// newSource has configurations put in force by the node from now on.
+func (n *Node) newSource(b *source.Bootstrap) *source.Source {
+	return source.New(source.Config{
+		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: n.install, Spawn: n.goes, NewTicker: n.ticks,
+		Cluster: func(name string) *model.Cluster { return n.generation.Load().Cluster(name) },
+	}, b)
 }
 
 // opening is what has come of loading the kernel programs.
@@ -317,7 +309,7 @@ func (n *Node) build() error {
 	n.proxy = n.newProxy()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
-		AwaitSecrets: n.secrets.Await, Dial: n.dialCheck, Spawn: n.goes,
+		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialCheck, Spawn: n.goes,
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
@@ -341,26 +333,21 @@ func (n *Node) build() error {
 	if err := d.Attach(n.o.Cgroups); err != nil {
 		return err
 	}
-	n.resolver = n.newNames()
 	n.doors = newDoors(n)
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
-	n.updates.Lock()
-	defer n.updates.Unlock()
-	if err := n.apply(n.source); err != nil {
+	if err := n.source.Reactivate(); err != nil {
 		return err
 	}
 	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
-	return n.doors.follow(n.generation.Load().Config())
+	n.source.Exclusive(func() { err = n.doors.follow(n.generation.Load().Config()) })
+	return err
 }
 
 // close releases everything, in the order opposite to build.
 func (n *Node) close() error {
 	var err error
-	n.secrets.Stop()
-	if n.resolver != nil {
-		n.resolver.Stop()
-	}
+	n.source.Close()
 	if n.health != nil {
 		n.health.Stop()
 		n.wg.Wait()
@@ -399,29 +386,23 @@ func (n *Node) background(ctx context.Context, listener net.Listener) {
 	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.health.Run)
 	n.goes(func() { n.guards.Run(ctx) })
-	n.goes(func() { n.secrets.Run(ctx, n.rewarm) })
 	// Before there is any other configuration, which may want its address.
 	if listener != nil {
 		n.beginAdmin(ctx, listener)
 	}
-	if n.dynamic != nil {
-		n.dynamic.start()
-	}
+	n.source.Start(ctx)
 	go n.followEvents()
 }
 
 func (n *Node) beginAdmin(ctx context.Context, listener net.Listener) {
-	handler := admin.NewHandler(n, n.returning(n.metrics.Handler()))
-	if n.dynamic != nil {
-		handler = withClientStatus(handler, n.dynamic)
-	}
-	n.updates.Lock()
-	defer n.updates.Unlock()
-	if _, asked := adminAddressOf(n.o, n.source); asked {
-		n.goes(func() { n.serveAdmin(ctx, listener, handler) })
-		return
-	}
-	n.serveUnasked(ctx, listener, handler)
+	handler := n.source.WithClientStatus(admin.NewHandler(n, n.returning(n.metrics.Handler())))
+	n.source.Exclusive(func() {
+		if _, asked := adminAddressOf(n.o, n.generation.Load().Config()); asked {
+			n.goes(func() { n.serveAdmin(ctx, listener, handler) })
+			return
+		}
+		n.serveUnasked(ctx, listener, handler)
+	})
 }
 
 func (n *Node) serveAdmin(ctx context.Context, l net.Listener, h http.Handler) {
@@ -540,55 +521,17 @@ func (n *Node) followEvents() {
 
 // open begins to intercept, once the pools are open, and every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) open(ctx context.Context) {
-	if n.dynamic != nil {
-		n.dynamic.await(ctx)
-		n.setReady(errStarting)
-	}
-	n.secrets.AwaitAll(ctx, n.setReady)
+	n.source.Await(ctx, n.setReady)
 	n.setReady(errStarting)
 	const patience = 5 * time.Second
 	deadline := time.Now().Add(patience + n.health.FirstResults())
-	for (!n.resolver.Resolved() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
+	for (!n.source.Resolved() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
 	n.doors.open()
 	n.setReady(nil)
 	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
-}
-
-// filePace is how often files are looked at.
-const filePace = 250 * time.Millisecond
-
-// follow serves until ctx ends, and reloads the file, which w has seen, when it has changed or when told to. A configuration that is a text has
-// no file. The file is read by another goroutine, which the end does not wait for: a read may take seconds.
-func (n *Node) follow(ctx context.Context, w *files.Watch, reload <-chan os.Signal) {
-	tick, stop := n.ticks(filePace, func() bool { return len(n.o.ConfigText) == 0 })
-	defer stop()
-	done := make(chan *reading, 1)
-	reads, asked := false, false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case r := <-done:
-			if reads = false; r != nil {
-				n.reload(r)
-			}
-			if !asked {
-				continue
-			}
-		case <-reload:
-			asked = true
-		case <-tick:
-		}
-		if reads {
-			continue
-		}
-		reads = true
-		go func(asked bool) { done <- n.read(w, asked) }(asked)
-		asked = false
-	}
 }
 
 // drain ends interception, lets requests in flight finish, and returns when they have or their time is up.

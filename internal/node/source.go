@@ -25,17 +25,15 @@ func (n *Node) Ready() error { return *n.ready.Load() }
 func (n *Node) Config() admin.Config {
 	now := n.generation.Load()
 	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since()}
-	if n.dynamic != nil {
-		c.Dynamic = n.dynamic.dump
-	}
-	if s := n.shown.Load(); s != nil {
-		c.Bootstrap, c.Control = s.bootstrap, s.control
-	}
-	for _, h := range n.secrets.Store().Secrets() {
-		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault, FaultAt: h.FaultAt})
-	}
+	n.source.Describe(&c)
 	return c
 }
+
+// Origins implements admin.Source.
+func (n *Node) Origins() []admin.Origin { return n.source.Origins() }
+
+// Notes implements admin.Source.
+func (n *Node) Notes() []admin.Note { return n.source.Notes(n.generation.Load().Config().Listeners) }
 
 // Snapshot implements admin.Source.
 func (n *Node) Snapshot() (*metrics.Snapshot, error) { return n.metrics.Snapshot() }
@@ -146,14 +144,23 @@ func (m measured) HeldBack() uint64 { return m.n.pool.HeldBack() }
 
 // Dynamic implements metrics.Source.
 func (m measured) Dynamic() map[string]uint64 {
-	if m.n.dynamic == nil {
-		return nil
+	stats := m.n.source.DynamicStats()
+	if stats != nil {
+		stats["xlb.dynamic.writes"] = m.n.reconcil.Written()
 	}
-	return m.n.dynamic.stats()
+	return stats
+}
+
+// Origins implements metrics.Source.
+func (m measured) Origins() []metrics.Origin { return m.n.source.OriginsByKind() }
+
+// Subscriptions implements metrics.Source.
+func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
+	return m.n.source.Subscriptions()
 }
 
 // BootstrapVersion implements metrics.Source.
-func (m measured) BootstrapVersion() uint64 { return m.n.bootstrapVersion() }
+func (m measured) BootstrapVersion() uint64 { return m.n.source.BootstrapVersion() }
 
 // SlowBytes implements metrics.Source.
 func (m measured) SlowBytes() (received, sent uint64) {
@@ -180,10 +187,7 @@ func (m measured) Clusters() []metrics.Cluster {
 			SlowConnections: m.n.dialer.open(e.Address),
 		})
 	}
-	var updates map[string]*metrics.Updates
-	if m.n.dynamic != nil {
-		updates = m.n.dynamic.ofClusters()
-	}
+	updates := m.n.source.ClusterUpdates()
 	var list []metrics.Cluster
 	for _, c := range now.Config().Clusters {
 		if now.ClusterEntry(c.Name) != nil {
@@ -194,4 +198,18 @@ func (m measured) Clusters() []metrics.Cluster {
 		}
 	}
 	return list
+}
+
+// leftOutOf counts the endpoints of a cluster that are left out, by reason; nil: none is.
+func leftOutOf(c *model.Cluster) map[string]uint64 {
+	if len(c.LeftOut) == 0 {
+		return nil
+	}
+	out := map[string]uint64{}
+	for reason, n := range c.LeftOutBy() {
+		if n > 0 {
+			out[model.LeftOutReason(reason).String()] = uint64(n)
+		}
+	}
+	return out
 }

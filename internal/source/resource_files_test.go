@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"fmt"
@@ -18,9 +18,10 @@ import (
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
-// oneFile is a daemon's dynamic part that reads one file of a kind.
+// oneFile is a source of which one file of a kind is read.
 type oneFile struct {
 	*testing.T
+	s *Source
 	d *dynamic
 	f config.File
 }
@@ -39,19 +40,9 @@ func readsFile(t *testing.T, kind config.Kind) *oneFile {
 	t.Helper()
 	dir := t.TempDir()
 	clusters, endpoints := filepath.Join(dir, "clusters.yaml"), filepath.Join(dir, "endpoints.yaml")
-	b, err := config.ParseBootstrap("b.yaml", fmt.Appendf(nil, fromFile, clusters, endpoints))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &Node{log: slog.New(slog.DiscardHandler), intake: intake.New(), passed: newPassedOver()}
-	n.secrets = n.newSecrets(b)
-	t.Cleanup(n.secrets.Stop)
-	d := newDynamic(n, b)
-	if _, err := b.Assemble(config.Resources{}); err != nil {
-		t.Fatal(err)
-	}
+	src := newTestSource(t, fmt.Appendf(nil, fromFile, clusters, endpoints), slog.New(slog.DiscardHandler))
 	path := map[config.Kind]string{config.Clusters: clusters, config.Assignments: endpoints}[kind]
-	return &oneFile{t, d, config.File{Kind: kind, Path: path}}
+	return &oneFile{t, src, src.dynamic, config.File{Kind: kind, Path: path}}
 }
 
 // hold has the file read with that version, and resources on a line each.
@@ -72,7 +63,7 @@ func (f *oneFile) write(text string) {
 // origin is what is shown of the file.
 func (f *oneFile) origin() admin.Origin {
 	f.Helper()
-	for _, o := range f.d.n.Origins() {
+	for _, o := range f.s.Origins() {
 		if o.Kind == f.f.Kind.String() {
 			return o
 		}
@@ -152,7 +143,7 @@ func TestFilesOfClustersTellWhatIsRefused(t *testing.T) {
 			t.Errorf("%s: resources (-want +got):\n%s", s.name, diff)
 		}
 	}
-	counted := f.d.n.intake.Of(intake.KeyOf(f.f))
+	counted := f.d.intake.Of(intake.KeyOf(f.f))
 	if u := counted.Updates(); u.Successes != 4 || u.Rejected != 3 || u.Failures != 1 {
 		t.Errorf("as Envoy counts: %+v", u)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"github.com/xlb-project/xlb/internal/source/watch"
 )
 
-// followFiles reads the files of resources now, and whenever they change, until stop.
-func (d *dynamic) followFiles() {
+// pollFiles reads the files of resources now, and whenever they change, until stop.
+func (d *dynamic) pollFiles() {
 	tick := time.NewTicker(filePace)
 	defer tick.Stop()
 	for {
@@ -29,7 +29,7 @@ func (d *dynamic) followFiles() {
 	}
 }
 
-// takeFiles puts in force what has changed. Files are read before: while n.updates is held, others wait for it.
+// takeFiles puts in force what has changed. Files are read before: while the lock is held, others wait for it.
 func (d *dynamic) takeFiles() {
 	all := d.files.Look(d.named())
 	var needs []config.File
@@ -40,8 +40,8 @@ func (d *dynamic) takeFiles() {
 	if d.ctx.Err() != nil {
 		return
 	}
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	changed := false
 	for _, one := range all {
 		changed = d.put(one) || changed
@@ -49,9 +49,9 @@ func (d *dynamic) takeFiles() {
 	if !changed {
 		return
 	}
-	if err := d.install(); err != nil {
+	if err := d.assembleAndActivate(); err != nil {
 		if shutdown.IsRefusal(err) {
-			d.n.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
+			d.log.Error("files of resources were not put in force; the configuration before stays", "err", err)
 		}
 		return
 	}
@@ -64,8 +64,8 @@ func (d *dynamic) takeFiles() {
 
 // named are the files that the configuration has its resources from. What others held is forgotten.
 func (d *dynamic) named() []config.File {
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	list := d.bootstrap.Load().Files()
 	named := make(map[config.File]bool, len(list))
 	for _, f := range list {
@@ -79,7 +79,7 @@ func (d *dynamic) named() []config.File {
 }
 
 // putAhead notes what new files hold that the configuration names, and reports whether there were any that could be used. As a rule they have been read
-// before. Needs n.updates.
+// before. Needs the lock.
 func (d *dynamic) putAhead() bool {
 	named, changed := d.bootstrap.Load().Files(), false
 	d.files.ReadAhead(named)
@@ -108,20 +108,20 @@ func (d *dynamic) parse(f config.File, text []byte) *watch.Content {
 	return out
 }
 
-// put notes what a file holds, and reports whether that can be used. Resources that cannot be served stay as they were before. Needs n.updates.
+// put notes what a file holds, and reports whether that can be used. Resources that cannot be served stay as they were before. Needs the lock.
 func (d *dynamic) put(one *watch.Content) bool {
 	f := one.File
 	if one.Err != nil {
-		d.counted.rejected.Add(1)
-		d.n.log.Error("file of resources refused; what it held before stays in force", "err", one.Err)
-		d.n.intake.Refuse(intake.KeyOf(f), intake.RefusalOf(one.Err), isUnreadable(one.Err))
+		d.counters.rejected.Add(1)
+		d.log.Error("file of resources refused; what it held before stays in force", "err", one.Err)
+		d.intake.Refuse(intake.KeyOf(f), intake.RefusalOf(one.Err), isUnreadable(one.Err))
 		return false
 	}
 	d.takeList(f, one.Resources)
 	return true
 }
 
-// takeList takes what can be served of what a file holds. Needs n.updates.
+// takeList takes what can be served of what a file holds. Needs the lock.
 func (d *dynamic) takeList(f config.File, list []watch.Resource) {
 	version := ""
 	if len(list) > 0 {
@@ -135,31 +135,31 @@ func (d *dynamic) takeList(f config.File, list []watch.Resource) {
 	for _, c := range list {
 		if c.Err == nil {
 			good = append(good, c.Named)
-			known[c.Name] = d.known[f][c.Name].take(before[c.Name].Body, c.Body, wrong)
+			known[c.Name] = d.fileResources[f][c.Name].take(before[c.Name].Body, c.Body, wrong)
 			continue
 		}
-		d.n.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", logging.NonZero(c.Name), "err", c.Err)
-		known[c.Name] = d.known[f][c.Name].refuse(c.Named, c.Err, wrong)
+		d.log.Error("resource refused; the one before stays in force", "file", f.Path, "name", logging.NonZero(c.Name), "err", c.Err)
+		known[c.Name] = d.fileResources[f][c.Name].refuse(c.Named, c.Err, wrong)
 		if old, had := before[c.Name]; had {
 			good = append(good, old)
 		}
 	}
 	stay, err := d.asksStill(f, list)
 	for _, one := range stay {
-		known[one.Name] = d.known[f][one.Name]
+		known[one.Name] = d.fileResources[f][one.Name]
 	}
 	if err != nil {
 		other := list[0]
-		d.n.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", other.Name, "asked_for", stay[0].Name)
+		d.log.Error("file of resources refused; what it held before stays in force", "file", f.Path, "holds", other.Name, "asked_for", stay[0].Name)
 		known[other.Name] = fileResource{}.refuse(other.Named, err, wrong)
 	}
-	d.read[f], d.known[f] = append(good, stay...), known
-	d.n.intake.Record(intake.KeyOf(f), version, wrong)
+	d.read[f], d.fileResources[f] = append(good, stay...), known
+	d.intake.Record(intake.KeyOf(f), version, wrong)
 }
 
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
 // and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
-// change of the file. The error says that nobody asks for what it holds. Needs n.updates.
+// change of the file. The error says that nobody asks for what it holds. Needs the lock.
 func (d *dynamic) asksStill(f config.File, holds []watch.Resource) (stay []config.Named, err error) {
 	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func (d *dynamic) asksStill(f config.File, holds []watch.Resource) (stay []confi
 		}
 	}
 	if len(stay) > 0 && !b.Asks(f, holds[0].Name) {
-		d.counted.rejected.Add(1)
+		d.counters.rejected.Add(1)
 		err = fmt.Errorf("%q is asked for, and the file holds another; give it that name", stay[0].Name)
 	}
 	return stay, err

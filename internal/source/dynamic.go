@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,15 +19,26 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/internal/source/secrets"
 	"github.com/xlb-project/xlb/internal/source/watch"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
-var errOtherSources = errors.New("dynamic_resources, node, the cluster of the control plane, or what static clusters and listeners have from it differs from before; restart the daemon to change them")
+// dynamicConfig is what dynamic resources are put together with.
+type dynamicConfig struct {
+	log *slog.Logger
+	// lock is that of the Source: one configuration changes at a time.
+	lock    sync.Locker
+	secrets *secrets.Secrets
+	intake  *intake.Intake
+	ignored *ignoredFields
+	// activate puts a configuration in force, and adds to wrong what there is no capacity for. Needs the lock.
+	activate func(cfg *model.Config, wrong *intake.Refusal) error
+}
 
-// dynamic puts in force what a control plane and files of resources say. Node.updates guards what no comment says otherwise of.
+// dynamic puts in force what a control plane and files of resources say. Its lock guards what no comment says otherwise of.
 type dynamic struct {
-	n *Node
+	dynamicConfig
 	// bootstrap is read by checks, too.
 	bootstrap atomic.Pointer[config.Bootstrap]
 	// served is what the control plane has sent, read what the files hold.
@@ -34,17 +46,17 @@ type dynamic struct {
 	// assignments have changed since a configuration was assembled; others says that anything else may have.
 	assignments []string
 	others      bool
-	// warming are the clusters of a file that may be in force, cold those that wait for their secrets.
-	warming warming
-	cold    map[string]bool
-	read    map[config.File][]config.Named
-	// known says of each file's resources what is to be shown of them, also of those that were refused.
-	known map[config.File]map[string]fileResource
-	files *watch.Files
+	// warm are the clusters of a file that may be in force, by name, cold those that wait for their secrets.
+	warm map[string]*anypb.Any
+	cold map[string]bool
+	read map[config.File][]config.Named
+	// fileResources has what is to be shown of each file's resources by name, also of those that were refused.
+	fileResources map[config.File]map[string]fileResource
+	files         *watch.Files
 	// missing says what there has been nothing of yet. In force: what there is has been put in force once.
 	missing  map[string]bool
 	complete chan struct{}
-	counted  dynamicCounters
+	counters dynamicCounters
 	// subscribed are the subscriptions of the last configuration. They are read at any time.
 	subscribed atomic.Pointer[subscriptions]
 	// left is what was left out the last time.
@@ -58,14 +70,14 @@ type dynamic struct {
 	cancel context.CancelFunc
 }
 
-// dynamicCounters say what has become of changes. They are read at any time.
+// dynamicCounters count the results of changes. They are read at any time.
 type dynamicCounters struct {
-	// inForce changes are; rejected ones changed nothing; of partly ones something was left out; resources have been refused on their own.
-	inForce, rejected, partly, resources atomic.Uint64
+	// activated changes are in force; rejected ones changed nothing; of partly ones something was left out; resources have been refused on their own.
+	activated, rejected, partly, resources atomic.Uint64
 }
 
-func newDynamic(n *Node, b *config.Bootstrap) *dynamic {
-	d := &dynamic{n: n, read: map[config.File][]config.Named{}, known: map[config.File]map[string]fileResource{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
+func newDynamic(c dynamicConfig, b *config.Bootstrap) *dynamic {
+	d := &dynamic{dynamicConfig: c, read: map[config.File][]config.Named{}, fileResources: map[config.File]map[string]fileResource{}, warm: map[string]*anypb.Any{}, missing: map[string]bool{}, complete: make(chan struct{}), others: true}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.files = watch.New(watch.Config{Parse: d.parse, Stopped: d.ctx.Done()})
 	d.bootstrap.Store(b)
@@ -103,11 +115,11 @@ func (d *dynamic) servers() string {
 	return strings.Join(kinds, " and ") + " from " + strings.Join(addresses, ", ")
 }
 
-// start begins to follow all sources, until stop.
+// start reads all sources from now on, until stop.
 func (d *dynamic) start() {
 	// What is there already is in force before anything is served.
 	d.takeFiles()
-	d.running.Go(d.followFiles)
+	d.running.Go(d.pollFiles)
 	if d.client != nil {
 		d.running.Go(func() { d.client.Run(d.ctx) })
 	}
@@ -118,31 +130,32 @@ func (d *dynamic) stop() {
 	d.running.Wait()
 }
 
-// await returns when there is something of every source, or the time for that is up, or ctx ends. What is static is served then in any case.
-func (d *dynamic) await(ctx context.Context) {
+// await returns when there is something of every source, or the time for that is up, or ctx ends. What is static is served then in any case. It reports
+// what it waits for.
+func (d *dynamic) await(ctx context.Context, report func(error)) {
 	var late <-chan time.Time
 	if patience := d.bootstrap.Load().Dynamic.FetchTimeout; patience > 0 {
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
 		late = timer.C
 	}
-	d.n.setReady(d.waiting())
+	report(d.waiting())
 	select {
 	case <-d.complete:
 	case <-late:
-		d.n.log.Warn("going on without a part of the configuration", "err", d.waiting())
+		d.log.Warn("going on without a part of the configuration", "err", d.waiting())
 	case <-ctx.Done():
 	}
 }
 
-// waiting says what there is nothing of yet. It takes n.updates.
+// waiting says what there is nothing of yet. It takes the lock.
 func (d *dynamic) waiting() error {
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	return fmt.Errorf("starting: waiting for %s", strings.Join(sortedKeys(d.missing), " and "))
 }
 
-// arrived notes that there is something of one source. Needs n.updates.
+// arrived notes that there is something of one source. Needs the lock.
 func (d *dynamic) arrived(what string) {
 	if !d.missing[what] {
 		return
@@ -153,15 +166,15 @@ func (d *dynamic) arrived(what string) {
 	}
 }
 
-// replace puts another bootstrap in force, with the same resources. Needs n.updates.
-func (d *dynamic) replace(b *config.Bootstrap) error {
+// load puts another bootstrap in force, with the same resources. Needs the lock.
+func (d *dynamic) load(b *config.Bootstrap) error {
 	before := d.bootstrap.Load()
 	if b.Dynamic == nil || !b.SameDynamic(before) {
 		return errOtherSources
 	}
 	d.bootstrap.Store(b)
 	d.others = true
-	if err := d.install(); err != nil {
+	if err := d.assembleAndActivate(); err != nil {
 		d.bootstrap.Store(before)
 		d.others = true
 		return err
@@ -169,8 +182,8 @@ func (d *dynamic) replace(b *config.Bootstrap) error {
 	return nil
 }
 
-// install puts in force what there is. After an error the configuration before stays; shutdown.ErrEnding counts nowhere. Needs n.updates.
-func (d *dynamic) install() error {
+// assembleAndActivate puts in force what there is. After an error the configuration before stays; shutdown.ErrEnding counts nowhere. Needs the lock.
+func (d *dynamic) assembleAndActivate() error {
 	b := d.bootstrap.Load()
 	cfg, err := d.assemble(b)
 	for d.putAhead() {
@@ -179,28 +192,27 @@ func (d *dynamic) install() error {
 		d.subscribe(b)
 	}
 	d.leftOut(err)
-	d.n.sayLeftOut(cfg)
 	wrong := intake.NewRefusal("", time.Now())
 	wrong.Add("", err)
-	failure := d.n.applyFitting(cfg, wrong)
+	failure := d.activate(cfg, wrong)
 	if errors.Is(failure, shutdown.ErrEnding) {
 		return failure
 	}
 	if err != nil {
-		d.counted.partly.Add(1)
+		d.counters.partly.Add(1)
 	}
 	if failure != nil {
-		d.counted.rejected.Add(1)
+		d.counters.rejected.Add(1)
 		wrong.Add("", failure)
-		d.n.intake.Record(intake.Whole, "", wrong)
+		d.intake.Record(intake.Whole, "", wrong)
 		return failure
 	}
-	d.n.intake.Record(intake.Whole, "", wrong)
-	d.counted.inForce.Add(1)
+	d.intake.Record(intake.Whole, "", wrong)
+	d.counters.activated.Add(1)
 	return nil
 }
 
-// assemble makes a configuration of what there is, in little time where only endpoints are new. Needs n.updates.
+// assemble makes a configuration of what there is, in little time where only endpoints are new. Needs the lock.
 func (d *dynamic) assemble(b *config.Bootstrap) (*model.Config, error) {
 	assignments, others := d.assignments, d.others || len(d.read) > 0
 	d.assignments, d.others = nil, false
@@ -218,7 +230,7 @@ func (d *dynamic) leftOut(err error) {
 		what = err.Error()
 	}
 	if what != d.left && err != nil {
-		d.n.log.Warn("a part of the dynamic resources is left out", "err", err)
+		d.log.Warn("a part of the dynamic resources is left out", "err", err)
 	}
 	d.left = what
 }
@@ -228,24 +240,24 @@ func (d *dynamic) check(kind config.Kind, name string, body *anypb.Any) (config.
 	b := d.bootstrap.Load()
 	needs, err := b.CheckResource(kind, name, body)
 	if err != nil {
-		d.counted.resources.Add(1)
+		d.counters.resources.Add(1)
 		return needs, err
 	}
-	d.n.noteResource(b, kind, name, body)
+	d.ignored.noteResource(b, kind, name, body)
 	if b.IsStatic(kind, name) {
-		d.n.log.Warn("a dynamic resource has the name of a static one, which stays", "kind", kind.String(), "name", name)
+		d.log.Warn("a dynamic resource has the name of a static one, which stays", "kind", kind.String(), "name", name)
 	}
 	return needs, nil
 }
 
-// stats are the statistics that internal/metrics knows. They are read at any time.
+// stats are the statistics that internal/metrics knows, but for what the kernel was written. They are read at any time.
 func (d *dynamic) stats() map[string]uint64 {
 	out := map[string]uint64{
-		"xlb.dynamic.writes": d.n.reconcil.Written(), "xlb.dynamic.updates": d.counted.inForce.Load(), "xlb.dynamic.rejected": d.counted.rejected.Load(),
-		"xlb.dynamic.partial": d.counted.partly.Load(), "xlb.dynamic.resources.refused": d.counted.resources.Load(),
+		"xlb.dynamic.updates": d.counters.activated.Load(), "xlb.dynamic.rejected": d.counters.rejected.Load(),
+		"xlb.dynamic.partial": d.counters.partly.Load(), "xlb.dynamic.resources.refused": d.counters.resources.Load(),
 	}
 	for _, f := range d.bootstrap.Load().Dynamic.RootFiles() {
-		counted := d.n.intake.Of(intake.KeyOf(f))
+		counted := d.intake.Of(intake.KeyOf(f))
 		addUpdates(out, rootPrefixes[f.Kind], counted.Updates())
 	}
 	if d.client == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"encoding/json"
@@ -16,27 +16,44 @@ import (
 	"github.com/xlb-project/xlb/internal/xds/csds"
 )
 
-// withClientStatus adds the client status discovery service to the admin API.
-func withClientStatus(handler http.Handler, d *dynamic) http.Handler {
+// WithClientStatus adds the client status discovery service to the admin API where there are dynamic resources.
+func (s *Source) WithClientStatus(handler http.Handler) http.Handler {
+	d := s.dynamic
+	if d == nil {
+		return handler
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
 	mux.Handle("POST "+csds.Path, csds.NewHandler(d.bootstrap.Load().Dynamic.Node, d.resources))
 	return mux
 }
 
-// shown is what is shown of the bootstrap, in JSON.
-type shown struct{ bootstrap, control json.RawMessage }
+// bootstrapDump is what is shown of a bootstrap, in JSON.
+type bootstrapDump struct{ bootstrap, control json.RawMessage }
 
-func (n *Node) showBootstrap(b *config.Bootstrap) {
-	s := &shown{}
+func (s *Source) showBootstrap(b *config.Bootstrap) {
+	dump := &bootstrapDump{}
 	// It has been read from such a text.
-	s.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(n.o.Build.Version))
+	dump.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(s.cfg.Version))
 	if c := b.Control(); c != nil {
 		if body, err := anypb.New(c); err == nil {
-			s.control = inJSON(body)
+			dump.control = inJSON(body)
 		}
 	}
-	n.shown.Store(s)
+	s.bootstrap.Store(dump)
+}
+
+// Describe adds to a description of the configuration what the sources know of it: the bootstrap, dynamic resources and secrets.
+func (s *Source) Describe(c *admin.Config) {
+	if s.dynamic != nil {
+		c.Dynamic = s.dynamic.dump
+	}
+	if dump := s.bootstrap.Load(); dump != nil {
+		c.Bootstrap, c.Control = dump.bootstrap, dump.control
+	}
+	for _, h := range s.secrets.Store().Secrets() {
+		c.Secrets = append(c.Secrets, admin.Secret{Name: h.Source.Name, Version: h.Version, Updated: h.Updated, Fault: h.Fault, FaultAt: h.FaultAt})
+	}
 }
 
 // dump lists the dynamic resources. It is called at any time.
@@ -69,8 +86,8 @@ func (d *dynamic) resources() []csds.Resource {
 			}
 		}
 	}
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	for _, f := range b.Files() {
 		for _, r := range d.inFile(f) {
 			add(f.Kind, r)

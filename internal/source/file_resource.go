@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"bytes"
@@ -58,14 +58,14 @@ func (r fileResource) status(name string, body *anypb.Any) *xds.ResourceStatus {
 	return s
 }
 
-// inFile lists the resources of a file by name. Needs n.updates.
+// inFile lists the resources of a file by name. Needs the lock.
 func (d *dynamic) inFile(f config.File) (list []*xds.ResourceStatus) {
 	bodies := map[string]*anypb.Any{}
 	for _, one := range d.read[f] {
 		bodies[one.Name] = one.Body
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.known[f])) {
-		r := d.known[f][name]
+	for _, name := range slices.Sorted(maps.Keys(d.fileResources[f])) {
+		r := d.fileResources[f][name]
 		if r.updated.IsZero() { // what nobody asks for is kept, and not in force
 			delete(bodies, name)
 		}
@@ -74,10 +74,10 @@ func (d *dynamic) inFile(f config.File) (list []*xds.ResourceStatus) {
 	return list
 }
 
-// forgetFiles forgets what was known of files that the configuration does not name any more. Needs n.updates.
+// forgetFiles forgets what was known of files that the configuration does not name any more. Needs the lock.
 func (d *dynamic) forgetFiles(named []config.File) {
-	maps.DeleteFunc(d.known, func(f config.File, _ map[string]fileResource) bool { return !slices.Contains(named, f) })
-	d.n.intake.KeepFiles(named)
+	maps.DeleteFunc(d.fileResources, func(f config.File, _ map[string]fileResource) bool { return !slices.Contains(named, f) })
+	d.intake.KeepFiles(named)
 }
 
 // isUnreadable reports whether a file holds no list of resources at all, which Envoy counts apart.

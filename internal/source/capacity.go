@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"errors"
@@ -11,20 +11,21 @@ import (
 	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
-// applyFitting is apply for what a control plane, or files of resources, make up: a cluster with more endpoints than there is room for stays as it is in force, and keeps
-// nothing else from being put in force; what is wrong is added. Needs n.updates.
-func (n *Node) applyFitting(wanted *model.Config, wrong *intake.Refusal) error {
+// activateWithinCapacity is activate for what a control plane, or files of resources, make up: a cluster with more endpoints than there is capacity for
+// stays as it is in force, and keeps nothing else from being put in force; what is wrong is added. Needs s.mu.
+func (s *Source) activateWithinCapacity(wanted *model.Config, wrong *intake.Refusal) error {
+	s.logLeftOut(wanted)
 	for {
-		err := n.apply(wanted)
+		err := s.activate(wanted)
 		full, is := errors.AsType[*reconcile.FullError](err)
 		if !is {
 			return err
 		}
-		less := withCluster(wanted, n.source, full.Cluster)
+		less := withCluster(wanted, s.unresolved, full.Cluster)
 		if less == nil {
 			return err
 		}
-		n.log.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
+		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
 		wrong.Add(full.Cluster, full)
 		wanted = less
 	}

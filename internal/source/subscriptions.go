@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type subscriptions struct {
 	tables   []config.Subscription
 }
 
-// subscribe notes the subscriptions of the configuration that has been assembled. Needs n.updates.
+// subscribe notes the subscriptions of the configuration that has been assembled. Needs the lock.
 func (d *dynamic) subscribe(b *config.Bootstrap) {
 	next := &subscriptions{clusters: map[string]config.Subscription{}}
 	for _, s := range b.Subscriptions() {
@@ -44,7 +44,7 @@ type counts struct {
 }
 
 func (d *dynamic) counts() counts {
-	c := counts{in: d.n.intake, served: map[xds.Kind]map[string]xds.Count{}}
+	c := counts{in: d.intake, served: map[xds.Kind]map[string]xds.Count{}}
 	if d.client != nil {
 		for _, k := range []xds.Kind{xds.Assignments, xds.Routes} {
 			c.served[k] = d.client.Counts(k)
@@ -78,17 +78,25 @@ func (d *dynamic) ofClusters() map[string]*metrics.Updates {
 	return out
 }
 
-// Subscriptions implements metrics.Source.
-func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
-	if d := m.n.dynamic; d != nil {
+// ClusterUpdates returns Envoy's statistics of the endpoints of clusters of type EDS, by the cluster's name.
+func (s *Source) ClusterUpdates() map[string]*metrics.Updates {
+	if s.dynamic == nil {
+		return nil
+	}
+	return s.dynamic.ofClusters()
+}
+
+// Subscriptions returns the subscriptions of route tables and of secrets (metrics.Source).
+func (s *Source) Subscriptions() (tables, secrets []metrics.Subscription) {
+	if d := s.dynamic; d != nil {
 		if subscribed := d.subscribed.Load(); subscribed != nil {
 			c := d.counts()
-			for _, s := range subscribed.tables {
-				tables = append(tables, metrics.Subscription{Prefix: s.Prefix, Name: s.Name, Updates: c.of(&s, config.Routes)})
+			for _, one := range subscribed.tables {
+				tables = append(tables, metrics.Subscription{Prefix: one.Prefix, Name: one.Name, Updates: c.of(&one, config.Routes)})
 			}
 		}
 	}
-	for _, h := range m.n.secrets.Store().Held() {
+	for _, h := range s.secrets.Store().Held() {
 		t := intake.Taken{Version: h.Version, At: h.Updated, Successes: h.Taken, Rejected: h.Refused - h.Unread, Failures: h.Unread}
 		secrets = append(secrets, metrics.Subscription{Name: h.Source.Name, Updates: t.Updates()})
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package source
 
 import (
 	"errors"
@@ -30,13 +30,13 @@ func (d *dynamic) newClient() *xds.Client {
 	}
 	what := d.servers()
 	return xds.New(xds.Config{
-		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.n.log,
+		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.log,
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
 			needs, err := d.check(config.Kind(kind), name, body)
 			d.files.StartAhead(needs.Files)
 			return needs.References, err
 		},
-		Ready:  func(name string, body *anypb.Any) bool { return d.n.secrets.Ready(d.bootstrap.Load(), name, body) },
+		Ready:  func(name string, body *anypb.Any) bool { return d.secrets.Ready(d.bootstrap.Load(), name, body) },
 		Update: func(s xds.Snapshot) error { return d.update(s, what) },
 	})
 }
@@ -55,10 +55,10 @@ func serversOf(from *config.Dynamic) []xds.Server {
 // update puts in force what the control plane says. What cannot be put in force is tried again with the next change of whatever source.
 func (d *dynamic) update(s xds.Snapshot, what string) error {
 	d.files.AwaitAhead()
-	d.n.updates.Lock()
-	defer d.n.updates.Unlock()
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	d.take(&s)
-	err := d.install()
+	err := d.assembleAndActivate()
 	switch {
 	case err == nil:
 		d.arrived(what)
