@@ -31,7 +31,7 @@ func (s *Source) activateWithinCapacity(wanted *model.Config, wrong *intake.Refu
 	}
 }
 
-// withCluster is a configuration whose cluster of that name is the one before, or has no endpoints where there was none; nil: so it is.
+// withCluster is a configuration whose cluster of that name is the one before, or has no endpoints where there was no such cluster; nil: wanted is so already.
 func withCluster(wanted, before *model.Config, name string) *model.Config {
 	at := slices.IndexFunc(wanted.Clusters, func(c *model.Cluster) bool { return c.Name == name })
 	if at < 0 {

@@ -94,7 +94,7 @@ func newDynamic(c dynamicConfig, b *config.Bootstrap) *dynamic {
 	return d
 }
 
-// servers says what the control plane is asked for, and where; empty: there is none.
+// servers says what the daemon takes from the control plane, and where; empty: there is no control plane.
 func (d *dynamic) servers() string {
 	b := d.bootstrap.Load()
 	var kinds, addresses []string
@@ -276,7 +276,7 @@ func (d *dynamic) stats() map[string]uint64 {
 	return out
 }
 
-// rootPrefixes begin Envoy's names of the statistics of kinds that are asked for as a whole.
+// rootPrefixes begin Envoy's names of the statistics of kinds of which the daemon takes all resources.
 var rootPrefixes = map[config.Kind]string{config.Clusters: "cluster_manager.cds.", config.Listeners: "listener_manager.lds."}
 
 // addUpdates adds Envoy's statistics of a subscription, under names that begin so (Envoy: ALL_SUBSCRIPTION_STATS).

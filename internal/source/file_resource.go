@@ -33,7 +33,7 @@ type refusedResource struct {
 	at      time.Time
 }
 
-// take is the resource when what has come now was taken, in place of the body before; nil: there was none.
+// take is the resource when what has come now was taken, in place of the body before; nil: it is new.
 func (r fileResource) take(before, now *anypb.Any, of *intake.Refusal) fileResource {
 	if before != nil && before.TypeUrl == now.TypeUrl && bytes.Equal(before.Value, now.Value) {
 		return fileResource{version: r.version, updated: r.updated}
@@ -66,7 +66,7 @@ func (d *dynamic) inFile(f config.File) (list []*xds.ResourceStatus) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.fileResources[f])) {
 		r := d.fileResources[f][name]
-		if r.updated.IsZero() { // what nobody asks for is kept, and not in force
+		if r.updated.IsZero() { // no resource refers to it: it is kept, and not in force
 			delete(bodies, name)
 		}
 		list = append(list, r.status(name, bodies[name]))

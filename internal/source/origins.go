@@ -28,7 +28,7 @@ func (s *Source) Origins() []admin.Origin {
 	return list
 }
 
-// asksServerFor reports whether the control plane is asked for a kind whatever it has sent.
+// asksServerFor reports whether the daemon asks the control plane for a kind whatever it has sent.
 func (d *dynamic) asksServerFor(k config.Kind) bool {
 	from := d.bootstrap.Load().Dynamic
 	return slices.Contains(from.Roots(), k) || len(from.Names(k)) > 0

@@ -159,7 +159,7 @@ func (d *dynamic) takeList(f config.File, list []watch.Resource) {
 
 // asksStill returns what a file held before, and the configuration asks it for, where the file holds something else now: as in Envoy that is refused,
 // and the endpoints or routes stay that there were. The configuration may be about to ask for the new name, in which case they go with the next
-// change of the file. The error says that nobody asks for what it holds. Needs the lock.
+// change of the file. The error says that no resource refers to what it holds. Needs the lock.
 func (d *dynamic) asksStill(f config.File, holds []watch.Resource) (stay []config.Named, err error) {
 	if f.Kind != config.Assignments && f.Kind != config.Routes || len(holds) == 0 {
 		return nil, nil

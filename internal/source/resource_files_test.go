@@ -149,7 +149,7 @@ func TestFilesOfClustersTellWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A file of endpoints with another name than is asked for is refused, and says which name is wanted.
+// A file of endpoints with another name than its cluster has is refused, and the refusal has the cluster's name.
 func TestFilesOfEndpointsTellWhatIsRefused(t *testing.T) {
 	f := readsFile(t, config.Assignments)
 	f.hold("1", "endpoint.v3.ClusterLoadAssignment, cluster_name: shop")

@@ -12,7 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
-// newClient makes the client that follows the control plane; nil where there is none to follow.
+// newClient makes the client that follows the control plane; nil where there is no control plane.
 func (d *dynamic) newClient() *xds.Client {
 	from := d.bootstrap.Load().Dynamic
 	var roots []xds.Kind

@@ -13,7 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
-// OfServer lists the origins of a control plane: the kinds that it is asked for, and those that it was.
+// OfServer lists the origins of a control plane: the kinds that the daemon asks for, and those that it has asked for.
 func OfServer(status *xds.Status, asked func(config.Kind) bool) (list []admin.Origin) {
 	for _, k := range everyKind {
 		s := &status.Kinds[k]

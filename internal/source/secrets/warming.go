@@ -16,10 +16,10 @@ import (
 )
 
 // As in Envoy a cluster warms until its secrets have come, or were refused, or their initial_fetch_timeout is over. Meanwhile the cluster of that name
-// stays which is in force, with its own endpoints; there is none where it is new.
+// stays which is in force, with its own endpoints; before a new cluster there is no cluster of its name.
 
-// warmingCluster is a cluster that is not in force, and that has connections secured by secrets. Its secrets are asked for until it is in force: what has
-// come for it must not be forgotten before.
+// warmingCluster is a cluster that is not in force, and that has connections secured by secrets. The daemon asks for its secrets until it is in force: what
+// has come for it must not be forgotten before.
 type warmingCluster struct {
 	contexts []*model.UpstreamTLS
 	// warm is when its secrets had come; zero: they have not.
@@ -42,7 +42,7 @@ func (s *Secrets) Ready(b *config.Bootstrap, name string, body *anypb.Any) bool 
 	return s.IsWarm(name, b.Secured(body))
 }
 
-// Abandon waits for a cluster no longer. What it needed alone is asked for until the next configuration.
+// Abandon waits for a cluster no longer. The daemon asks for what it needed alone until the next configuration.
 func (s *Secrets) Abandon(name string) {
 	s.asks.Lock()
 	defer s.asks.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// Who waits for secrets goes on the moment that there is nothing to wait for any more.
-func TestWhoWaitsForSecretsGoesOnAtOnce(t *testing.T) {
+// A start and a health check that wait for secrets go on the moment that there is nothing to wait for any more.
+func TestWaitsForSecretsEndAtOnce(t *testing.T) {
 	const after = 123 * time.Millisecond
 	for _, tt := range []struct {
 		name string
@@ -31,7 +31,7 @@ func TestWhoWaitsForSecretsGoesOnAtOnce(t *testing.T) {
 			s.store.Put(from, nil, "", errors.New("not so"))
 		}},
 		{name: "its time is up", patience: after},
-		{name: "nobody wants to know", event: func(_ *Secrets, _ model.SecretSource, cancel context.CancelFunc) { cancel() }},
+		{name: "the caller gives up", event: func(_ *Secrets, _ model.SecretSource, cancel context.CancelFunc) { cancel() }},
 		{name: "its cluster is given up", awaited: true, event: func(s *Secrets, _ model.SecretSource, _ context.CancelFunc) { s.Abandon("a") }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
