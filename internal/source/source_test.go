@@ -36,6 +36,33 @@ func newTestSource(t *testing.T, text []byte, log *slog.Logger) *Source {
 	return s
 }
 
+// What Activate refuses leaves the configuration before, and is activated by a second attempt. The lock is held meanwhile.
+func TestARefusedConfigurationChangesNothing(t *testing.T) {
+	s := newTestSource(t, fmt.Appendf(nil, fromFile, "/nowhere/clusters", "/nowhere/endpoints"), slog.New(slog.DiscardHandler))
+	before, wanted, active := s.unresolved, &model.Config{MaxConnections: 7}, (*model.Config)(nil)
+	for _, refused := range []error{errors.New("no room"), nil} {
+		s.cfg.Activate = func(cfg *model.Config) error {
+			if s.mu.TryLock() {
+				t.Error("another configuration could be put in force meanwhile")
+			}
+			if refused == nil {
+				active = cfg
+			}
+			return refused
+		}
+		var err error
+		s.Exclusive(func() { err = s.activate(wanted) })
+		switch {
+		case !errors.Is(err, refused):
+			t.Errorf("got %v, want %v", err, refused)
+		case refused != nil && (s.unresolved != before || active != nil):
+			t.Error("a refused configuration is the one that goes on")
+		case refused == nil && (s.desired != wanted || active == nil || active.MaxConnections != 7):
+			t.Error("what was accepted is not in force")
+		}
+	}
+}
+
 // Memory is given back behind a large file, and behind a small one that replaces it, since the large one's is needless only then.
 func TestMemoryIsGivenBackBehindLargeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xlb.yaml")
