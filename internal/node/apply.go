@@ -61,7 +61,7 @@ func paced(pace time.Duration, do func()) func() {
 
 // install puts a configuration in force whose names are resolved (source.Config.Activate).
 func (n *Node) install(cfg *model.Config) error {
-	cfg = n.inners.mark(n.doors.place(cfg))
+	cfg = n.inner.Mark(n.bound.AddOwnAddresses(cfg))
 	made, ok := shutdown.Unless(n.ending, func() prepared { return n.prepare(cfg) })
 	if !ok {
 		return shutdown.ErrEnding
@@ -84,9 +84,11 @@ func (n *Node) install(cfg *model.Config) error {
 		n.unswept = !n.proxy.Sweep()
 	}
 	n.connect(before, &changes)
-	n.yieldAdmin(cfg)
+	if n.admin != nil {
+		n.admin.Yield(cfg)
+	}
 	// What cannot be bound is logged, and tried again.
-	_ = n.doors.follow(cfg)
+	_ = n.bound.Apply(cfg)
 	now := n.generation.Load()
 	if limits := now.AllLimits(); before.AllLimits() == nil || !maps.Equal(before.AllLimits(), limits) {
 		n.anchors.LimitsChanged(limits)

@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/generation"
+	"github.com/xlb-project/xlb/internal/listeners"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source"
@@ -26,7 +25,7 @@ func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
 	ending := make(chan struct{})
 	close(ending)
 	n := &Node{ending: ending}
-	n.inners, n.doors = newInners(n), newDoors(n)
+	n.inner, n.bound = listeners.NewInner(n.log), n.newBound()
 	if err := n.install(&model.Config{}); !errors.Is(err, shutdown.ErrEnding) {
 		t.Errorf("got %v, want that the daemon ends", err)
 	}
@@ -51,12 +50,10 @@ func TestTheEndRefusesNoAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.source, n.inners, n.doors = n.newSource(bootstrap), newInners(n), newDoors(n)
+	n.source, n.inner, n.bound = n.newSource(bootstrap), listeners.NewInner(n.log), n.newBound()
 	defer n.source.Close()
 	n.generation.Store(generation.Empty())
-	n.doors.own = nil
-	n.doors.sockets[netip.AddrPort{}] = &door{socket: &anchor.Bound{}}
-	n.doors.tend()
+	n.addressesChanged(nil)
 	if log.Len() != 0 {
 		t.Errorf("the log says\n%s", log)
 	}
@@ -85,12 +82,12 @@ func TestStartThatEndsSaysWhatItsCleanUpHasFailedAt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer l.Close()
+			closed := l.Close()
 			if tt.closed {
-				l.Close()
+				closed = l.Close()
 			}
 			got := ""
-			if err := failedStart(tt.start, l); err != nil {
+			if err := failedStart(errors.Join(tt.start, closed)); err != nil {
 				got = err.Error()
 			}
 			if !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" || !strings.Contains(got, tt.hint) || strings.Contains(got, shutdown.ErrEnding.Error()) {

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -20,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/adminserver"
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/compile"
@@ -30,12 +29,14 @@ import (
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/healthctl"
+	"github.com/xlb-project/xlb/internal/listeners"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/precedence"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -126,9 +127,9 @@ type Node struct {
 	dialer   *dialer
 	health   *healthctl.Manager
 	guards   *guardctl.Controller
-	doors    *doors
-	inners   *inners       // needs updates
-	unasked  *unaskedAdmin // nil: it has ended, or has another address; needs updates
+	bound    *listeners.Bound
+	inner    *listeners.Inner    // install alone uses it, and requests in circles
+	admin    *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
 	// source is where configurations come from. Its lock (Source.Exclusive) is the one that "needs updates" speaks of.
 	source  *source.Source
 	metrics *metrics.Collector
@@ -173,19 +174,19 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	listener, err := listenAdmin(ctx, o, bootstrap.Static)
+	api, err := adminserver.Listen(ctx, o.adminServer(), bootstrap.Static)
 	if err != nil {
 		return &UsageError{err}
 	}
 	n, err := startFit(ctx, o, bootstrap)
 	if err != nil {
-		return failedStart(err, listener)
+		return failedStart(errors.Join(err, api.Close()))
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
-	n.takePrecedence(running, n.desk)
+	precedence.Take(n.log, func() time.Duration { return n.desk.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.every(running, pace, due, f) })
 	n.source.Begin(bootstrap)
-	n.background(running, listener)
+	n.background(running, api)
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
 	debug.FreeOSMemory()
@@ -199,11 +200,8 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	return n.close()
 }
 
-// failedStart is what Run returns where a start has failed, or ended. It closes the listener of the admin API, which may be nil.
-func failedStart(err error, listener net.Listener) error {
-	if listener != nil {
-		err = errors.Join(err, listener.Close())
-	}
+// failedStart is what Run returns where a start has failed, or ended.
+func failedStart(err error) error {
 	if errors.Is(err, shutdown.ErrEnding) {
 		return shutdown.OtherErrors(err)
 	}
@@ -231,7 +229,7 @@ func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Nod
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
 	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}}
-	n.source, n.inners = n.newSource(bootstrap), newInners(n)
+	n.source, n.inner = n.newSource(bootstrap), listeners.NewInner(n.log)
 	n.setReady(errStarting)
 	n.generation.Store(generation.Empty())
 	n.kept = map[netip.AddrPort]int{}
@@ -333,14 +331,14 @@ func (n *Node) build() error {
 	if err := d.Attach(n.o.Cgroups); err != nil {
 		return err
 	}
-	n.doors = newDoors(n)
+	n.bound = n.newBound()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
 	if err := n.source.Reactivate(); err != nil {
 		return err
 	}
 	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
-	n.source.Exclusive(func() { err = n.doors.follow(n.generation.Load().Config()) })
+	n.source.Exclusive(func() { err = n.bound.Apply(n.generation.Load().Config()) })
 	return err
 }
 
@@ -355,8 +353,8 @@ func (n *Node) close() error {
 	if n.datapath != nil {
 		err = n.datapath.Detach()
 	}
-	if n.doors != nil {
-		n.doors.close()
+	if n.bound != nil {
+		n.bound.Close()
 	}
 	// The pool ends what spills, which holds connections of clients.
 	if n.pool != nil {
@@ -378,38 +376,33 @@ func (n *Node) close() error {
 }
 
 // background starts what runs beside everything else.
-func (n *Node) background(ctx context.Context, listener net.Listener) {
+func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
-	n.every(ctx, doorPace, n.doors.any, n.doors.tend)
+	n.every(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
 	left := &sweeper{n: n}
 	n.every(ctx, sweepPace, left.due, left.sweep)
 	n.goes(n.health.Run)
 	n.goes(func() { n.guards.Run(ctx) })
 	// Before there is any other configuration, which may want its address.
-	if listener != nil {
-		n.beginAdmin(ctx, listener)
+	if api != nil {
+		n.beginAdmin(ctx, api)
 	}
 	n.source.Start(ctx)
 	go n.followEvents()
 }
 
-func (n *Node) beginAdmin(ctx context.Context, listener net.Listener) {
+func (n *Node) beginAdmin(ctx context.Context, api *adminserver.Server) {
 	handler := n.source.WithClientStatus(admin.NewHandler(n, n.returning(n.metrics.Handler())))
 	n.source.Exclusive(func() {
-		if _, asked := adminAddressOf(n.o, n.generation.Load().Config()); asked {
-			n.goes(func() { n.serveAdmin(ctx, listener, handler) })
-			return
-		}
-		n.serveUnasked(ctx, listener, handler)
+		n.admin = api
+		n.goes(api.Serve(ctx, handler))
 	})
 }
 
-func (n *Node) serveAdmin(ctx context.Context, l net.Listener, h http.Handler) {
-	n.log.Info("admin API listens", "address", l.Addr().String())
-	if err := admin.Serve(ctx, l, append([]string{n.o.Admin}, n.o.AdminHosts...), h, n.log); err != nil {
-		n.log.Error("admin API has ended", "err", err)
-	}
+// adminServer says where the admin API is to listen.
+func (o *Options) adminServer() adminserver.Options {
+	return adminserver.Options{Address: o.Admin, Default: o.AdminDefault, None: o.NoAdmin, Hosts: o.AdminHosts, AddressPath: o.AdminAddressPath, Logger: o.Logger}
 }
 
 func (n *Node) goes(f func()) {
@@ -529,7 +522,7 @@ func (n *Node) open(ctx context.Context) {
 		time.Sleep(time.Millisecond)
 	}
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
-	n.doors.open()
+	n.bound.Open()
 	n.setReady(nil)
 	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
 }
@@ -542,7 +535,7 @@ func (n *Node) drain() {
 	closed := make(chan struct{})
 	n.goes(func() {
 		defer close(closed)
-		n.doors.close()
+		n.bound.Close()
 	})
 	n.proxy.Drain()
 	if err := n.reconcil.Unlink(n.o.RefuseWhenDown); err != nil {

@@ -38,7 +38,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Load:       n.selector.Load,
 		Dial:       n.dialer.dial,
 		DialInner:  n.dialInner,
-		Circled:    n.inners.circled,
+		Circled:    n.inner.Circled,
 		Secure:     n.secure,
 		Observer:   observer{n.recorder},
 		Crashes:    n.crashes,

@@ -43,7 +43,7 @@ func (n *Node) Bound(l *model.Listener) string {
 	if !l.Bound {
 		return ""
 	}
-	return n.doors.stateOf(l.Address)
+	return n.bound.State(l.Address)
 }
 
 // Intercepted implements admin.Source.

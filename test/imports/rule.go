@@ -63,10 +63,13 @@ var layers = map[string][]string{
 	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
-	"generation": {"anchor", "compile", "match", "model", "pages", "reconcile"},
-	"selection":  {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
-	"handback":   {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
-	"node":       {anything},
+	"adminserver": {"admin", "model"},
+	"listeners":   {"anchor", "model", "slowpath"},
+	"precedence":  nil,
+	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
+	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
+	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
+	"node":        {anything},
 }
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package precedence
 
 import (
 	"os"
@@ -80,12 +80,12 @@ func TestNiceness(t *testing.T) {
 func TestPrecedenceFollowsWhatIsDoneForClients(t *testing.T) {
 	var worked, used time.Duration
 	now := time.Now()
-	b := &temper{worked: func() time.Duration { return worked }, used: func() time.Duration { return used }}
+	b := &niceController{worked: func() time.Duration { return worked }, used: func() time.Duration { return used }}
 	// look lets some time pass, of which that part was worked, and used.
 	look := func(w, u float64) bool {
-		now = now.Add(temperPace)
-		worked += time.Duration(w * float64(temperPace))
-		used += time.Duration(u * float64(temperPace))
+		now = now.Add(lookPace)
+		worked += time.Duration(w * float64(lookPace))
+		used += time.Duration(u * float64(lookPace))
 		return b.look(now)
 	}
 	worked, used = time.Hour, time.Hour // before the first look
@@ -106,9 +106,9 @@ func TestPrecedenceFollowsWhatIsDoneForClients(t *testing.T) {
 		{0, 0, niceness},
 		{1, 1, 0},
 	} {
-		before := b.wanted()
+		before := b.target()
 		changed := look(step.worked, step.used)
-		if got := b.wanted(); got != step.want || changed != (got != before) {
+		if got := b.target(); got != step.want || changed != (got != before) {
 			t.Errorf("look %d: niceness %d, changed %t, want %d, before %d", i, got, changed, step.want, before)
 		}
 	}

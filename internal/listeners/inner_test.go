@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package listeners
 
 import (
 	"log/slog"
@@ -14,13 +14,13 @@ import (
 // marking is a configuration of listeners that lead to one cluster each, of the same name.
 type marking struct {
 	t   *testing.T
-	in  *inners
+	in  *Inner
 	log strings.Builder
 }
 
 func newMarking(t *testing.T) *marking {
 	m := &marking{t: t}
-	m.in = newInners(&Node{log: slog.New(slog.NewTextHandler(&m.log, nil))})
+	m.in = NewInner(slog.New(slog.NewTextHandler(&m.log, nil)))
 	return m
 }
 
@@ -43,7 +43,7 @@ func TestMarkedClustersStayTheSame(t *testing.T) {
 	a, b := markListener("a", "10.0.0.1:80"), markListener("b", "10.0.0.2:80")
 	toB, out := markCluster("a", "10.0.0.2:80"), markCluster("b", "10.0.0.9:80")
 	cfg := func(listeners []*model.Listener, clusters ...*model.Cluster) *model.Config {
-		return m.in.mark(&model.Config{Listeners: listeners, Clusters: clusters})
+		return m.in.Mark(&model.Config{Listeners: listeners, Clusters: clusters})
 	}
 	both := []*model.Listener{a, b}
 	first := cfg(both, toB, out)
@@ -71,7 +71,7 @@ func TestEndpointsOfACircleAreLeftOutAndBack(t *testing.T) {
 	a.Bound = true
 	self, twice := markCluster("a", "127.0.0.1:80"), &model.Config{}
 	for range 2 {
-		cfg := m.in.mark(&model.Config{Listeners: []*model.Listener{a}, Clusters: []*model.Cluster{self}})
+		cfg := m.in.Mark(&model.Config{Listeners: []*model.Listener{a}, Clusters: []*model.Cluster{self}})
 		if c := cfg.Clusters[0]; len(c.Endpoints) != 0 || !strings.HasPrefix(c.LeftOutText(), `1 of 1 endpoint left out: 127.0.0.1:80 is the address of listener "a"`) {
 			t.Fatalf("endpoints %+v, left out %q", c.Endpoints, c.LeftOutText())
 		}
@@ -86,7 +86,7 @@ func TestEndpointsOfACircleAreLeftOutAndBack(t *testing.T) {
 	out := markListener("a", "0.0.0.0:80")
 	out.Bound = true
 	out.Routes.VirtualHosts[0].Routes[0].Direct = &model.DirectResponse{Status: 200}
-	cfg := m.in.mark(&model.Config{Listeners: []*model.Listener{out}, Clusters: []*model.Cluster{self}})
+	cfg := m.in.Mark(&model.Config{Listeners: []*model.Listener{out}, Clusters: []*model.Cluster{self}})
 	if c := cfg.Clusters[0]; len(c.Endpoints) != 1 || c.LeftOut != nil {
 		t.Errorf("a listener that answers: endpoints %+v, left out %+v", c.Endpoints, c.LeftOut)
 	}
@@ -97,14 +97,14 @@ func TestEndpointsOfACircleAreLeftOutAndBack(t *testing.T) {
 
 // A panic amid the use of the lock releases it: its caller recovers, and all other requests in circles would wait.
 func TestPanicReleasesTheLockOfCircles(t *testing.T) {
-	h := &inners{} // without a map
+	h := &Inner{} // without a map
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("nothing has panicked")
 			}
 		}()
-		h.circled("c", netip.AddrPort{})
+		h.Circled("c", netip.AddrPort{})
 	}()
 	if !h.mu.TryLock() {
 		t.Error("it is locked still")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package adminserver
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/admin"
@@ -30,36 +31,36 @@ func TestAddressOfTheAdminAPI(t *testing.T) {
 		want    string
 		asked   bool
 	}{
-		{"nobody names one", Options{AdminDefault: usual}, &model.Config{}, usual, false},
-		{"nobody names one, and there is no default", Options{}, &model.Config{}, "", false},
-		{"the configuration", Options{AdminDefault: usual}, named, "127.0.0.1:15000", true},
-		{"the command line", Options{AdminDefault: usual, Admin: ":1"}, named, ":1", true},
-		{"none is wanted", Options{AdminDefault: usual, NoAdmin: true}, named, "", false},
-		{"a listener has it", Options{AdminDefault: usual}, serving(usual), "", false},
-		{"a listener has its port everywhere", Options{AdminDefault: usual}, serving("0.0.0.0:9901"), "", false},
-		{"a listener has its port everywhere in IPv6", Options{AdminDefault: usual}, serving("[::]:9901"), usual, false},
-		{"a listener has its port everywhere in IPv4, and it is of IPv6", Options{AdminDefault: "[::1]:9901"}, serving("0.0.0.0:9901"), "[::1]:9901", false},
-		{"a listener has its port everywhere, and both are of IPv6", Options{AdminDefault: "[::1]:9901"}, serving("[::]:9901"), "", false},
-		{"a listener has its port everywhere, and it is IPv4 in IPv6", Options{AdminDefault: "[::ffff:127.0.0.1]:9901"}, serving("0.0.0.0:9901"), "", false},
-		{"a listener has another port", Options{AdminDefault: usual}, serving("0.0.0.0:9902"), usual, false},
+		{"no address is named", Options{Default: usual}, &model.Config{}, usual, false},
+		{"no address is named, and there is no default", Options{}, &model.Config{}, "", false},
+		{"the configuration", Options{Default: usual}, named, "127.0.0.1:15000", true},
+		{"the command line", Options{Default: usual, Address: ":1"}, named, ":1", true},
+		{"there is to be no admin API", Options{Default: usual, None: true}, named, "", false},
+		{"a listener has it", Options{Default: usual}, serving(usual), "", false},
+		{"a listener has its port everywhere", Options{Default: usual}, serving("0.0.0.0:9901"), "", false},
+		{"a listener has its port everywhere in IPv6", Options{Default: usual}, serving("[::]:9901"), usual, false},
+		{"a listener has its port everywhere in IPv4, and it is of IPv6", Options{Default: "[::1]:9901"}, serving("0.0.0.0:9901"), "[::1]:9901", false},
+		{"a listener has its port everywhere, and both are of IPv6", Options{Default: "[::1]:9901"}, serving("[::]:9901"), "", false},
+		{"a listener has its port everywhere, and it is IPv4 in IPv6", Options{Default: "[::ffff:127.0.0.1]:9901"}, serving("0.0.0.0:9901"), "", false},
+		{"a listener has another port", Options{Default: usual}, serving("0.0.0.0:9902"), usual, false},
 	} {
-		if got, asked := adminAddressOf(tt.options, tt.config); got != tt.want || asked != tt.asked {
+		if got, asked := tt.options.addressFor(tt.config); got != tt.want || asked != tt.asked {
 			t.Errorf("%s: got %q, %v, want %q, %v", tt.name, got, asked, tt.want, tt.asked)
 		}
 	}
 }
 
-func TestAdminAddressInUseIsAnErrorOnlyIfSomebodyAskedForIt(t *testing.T) {
+func TestAdminAddressInUseIsAnErrorOnlyIfAnOperatorHasNamedIt(t *testing.T) {
 	taken := tcptest.Listen(t, nil).String()
 	var log strings.Builder
-	o := Options{AdminDefault: taken, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	l, err := listenAdmin(t.Context(), o, &model.Config{})
+	o := Options{Default: taken, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	l, err := Listen(t.Context(), o, &model.Config{})
 	if l != nil || err != nil || !strings.Contains(log.String(), "already in use") {
 		t.Errorf("default: got %v, %v and the log %q, want none and a line that says why", l, err, log.String())
 	}
-	o.Admin = taken
-	if l, err := listenAdmin(t.Context(), o, &model.Config{}); err == nil {
-		t.Errorf("--admin: got %v, want an error", l.Addr())
+	o.Address = taken
+	if l, err := Listen(t.Context(), o, &model.Config{}); err == nil {
+		t.Errorf("--admin: got %v, want an error", l.listener.Addr())
 	}
 }
 
@@ -72,11 +73,12 @@ func TestDefaultAdminAddressGoesToAListenerOfALaterConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		address := netip.MustParseAddrPort(l.Addr().String())
-		n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
-		n.serveUnasked(t.Context(), l, http.NotFoundHandler())
+		s := &Server{o: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, listener: l}
+		var running sync.WaitGroup
+		running.Go(s.Serve(t.Context(), http.NotFoundHandler()))
 		listeners := []*model.Listener{{Name: "elsewhere", Address: netip.AddrPortFrom(address.Addr(), address.Port()^1)}}
-		n.yieldAdmin(&model.Config{Listeners: listeners})
-		if n.unasked == nil {
+		s.Yield(&model.Config{Listeners: listeners})
+		if s.unasked == nil {
 			t.Fatalf("the admin API at %s has ended for a listener at %s", address, listeners[0].Address)
 		}
 		web := &model.Listener{Name: "web", Address: address}
@@ -84,12 +86,12 @@ func TestDefaultAdminAddressGoesToAListenerOfALaterConfiguration(t *testing.T) {
 			web.Address = netip.AddrPortFrom(netip.IPv4Unspecified(), address.Port())
 		}
 		for range 2 {
-			n.yieldAdmin(&model.Config{Listeners: append(listeners, web)})
+			s.Yield(&model.Config{Listeners: append(listeners, web)})
 		}
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a listener at %s: the admin API has the address still, %v", web.Address, err)
 		}
-		n.wg.Wait()
+		running.Wait()
 		if said := strings.Count(log.String(), "--admin"); said != 1 || !strings.Contains(log.String(), "address="+address.String()+" listener=web") {
 			t.Errorf("a listener at %s: the log does not say once what has the address, and the remedy:\n%s", web.Address, log.String())
 		}

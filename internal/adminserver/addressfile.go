@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package adminserver
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeAddress writes where the admin API listens to a file, as Envoy's --admin-address-path. Who waits for the file finds it whole, and finds none
-// where it could not be written.
+// writeAddress writes where the admin API listens to a file, as Envoy's --admin-address-path. A program that waits for the file finds it whole, or
+// finds no file where it could not be written.
 func writeAddress(path, address string) error {
 	err := replaceFile(path, []byte(address))
 	if err == nil {

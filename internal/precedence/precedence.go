@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package precedence
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // niceness is that of the daemon. It works little, but clients wait for it: on a machine without an idle processor it would get no more of
 // the time than one of them, while it accepts the connections of all.
 const niceness = -10
 
-// prioritize gives all threads of this process the daemon's niceness, and those that they start. Another one than 0 was chosen by whoever
-// has started the process, and stays: then it reports false.
+// prioritize gives all threads of this process the daemon's niceness, and those that they start. Another one than 0 was chosen by the operator,
+// and stays: then it reports false.
 func prioritize() (own bool, err error) {
 	if nice, err := niceOf(0); err != nil || nice != 0 {
 		return false, err
@@ -70,18 +68,18 @@ func niceOf(thread int) (int, error) {
 	return 20 - n, err
 }
 
-// What the daemon does for clients itself is theirs to wait for, not everybody's: from so much of it on,
+// What the daemon does for clients itself is theirs to wait for, not that of others: from so much of it on,
 // in processors, the daemon has no precedence, until it is less than that again for a while.
 const (
 	manyProcessors = 0.25
 	fewProcessors  = 0.1
-	// temperPace is between two looks, calmLooks is how many in a row must find little work.
-	temperPace = 250 * time.Millisecond
-	calmLooks  = 4
+	// lookPace is between two looks, calmLooks is how many in a row must find little work.
+	lookPace  = 250 * time.Millisecond
+	calmLooks = 4
 )
 
-// temper takes the daemon's precedence away while it works for clients, and gives it back.
-type temper struct {
+// niceController takes the daemon's precedence away while it works for clients, and gives it back.
+type niceController struct {
 	// worked is the time of all turns so far, used that of the processors.
 	worked, used func() time.Duration
 	// last are what they were at the last look, at that time.
@@ -94,31 +92,31 @@ type temper struct {
 }
 
 // look reports whether the daemon is to have precedence no more, or again.
-func (t *temper) look(now time.Time) (change bool) {
-	worked, used := t.worked(), t.used()
+func (c *niceController) look(now time.Time) (change bool) {
+	worked, used := c.worked(), c.used()
 	load := 0.0
-	if passed := now.Sub(t.at); !t.at.IsZero() && passed > 0 {
+	if passed := now.Sub(c.at); !c.at.IsZero() && passed > 0 {
 		// Turns take longer by the clock where the processors are busy with others; and not all that the
 		// daemon does is done for clients.
-		load = float64(min(worked-t.lastWorked, used-t.lastUsed)) / float64(passed)
+		load = float64(min(worked-c.lastWorked, used-c.lastUsed)) / float64(passed)
 	}
-	t.at, t.lastWorked, t.lastUsed = now, worked, used
+	c.at, c.lastWorked, c.lastUsed = now, worked, used
 	if load >= fewProcessors {
-		t.calm = 0
+		c.calm = 0
 	} else {
-		t.calm++
+		c.calm++
 	}
-	yields := t.yields.Load()
-	change = !yields && load >= manyProcessors || yields && t.calm >= calmLooks
+	yields := c.yields.Load()
+	change = !yields && load >= manyProcessors || yields && c.calm >= calmLooks
 	if change {
-		t.yields.Store(!yields)
+		c.yields.Store(!yields)
 	}
 	return change
 }
 
-// wanted is the niceness that the daemon is to have.
-func (t *temper) wanted() int {
-	if t.yields.Load() {
+// target is the niceness that the daemon is to have.
+func (c *niceController) target() int {
+	if c.yields.Load() {
 		return 0
 	}
 	return niceness
@@ -132,19 +130,20 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// takePrecedence gives the daemon precedence while it does little for clients.
-func (n *Node) takePrecedence(ctx context.Context, desk *shares.Desk) {
+// Take gives the daemon precedence while it does little for clients. worked is the time of all that it has done for them so far; every calls f at
+// that pace where due reports true.
+func Take(log *slog.Logger, worked func() time.Duration, every func(pace time.Duration, due func() bool, f func())) {
 	own, err := prioritize()
 	if err != nil {
-		n.log.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
+		log.Warn("the daemon is scheduled as any other process; on a busy machine connections may wait for it", "err", err)
 	}
 	if err != nil || !own {
 		return
 	}
-	t := &temper{worked: func() time.Duration { return desk.Counts().Worked }, used: processorTime}
-	n.every(ctx, temperPace, func() bool { return t.look(time.Now()) }, func() {
-		if err := renice(t.wanted()); err != nil {
-			n.log.Warn("the daemon keeps the precedence that it has", "err", err)
+	c := &niceController{worked: worked, used: processorTime}
+	every(lookPace, func() bool { return c.look(time.Now()) }, func() {
+		if err := renice(c.target()); err != nil {
+			log.Warn("the daemon keeps the precedence that it has", "err", err)
 		}
 	})
 }
