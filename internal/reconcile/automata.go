@@ -9,11 +9,11 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// automataFrom returns the piece with the compiled automata first to first+count, which lie in a row as one path, or one
+// automataFrom returns the interned list of the compiled automata first to first+count, which lie in a row as one path, or one
 // header, is given to them.
-func (s *source) automataFrom(first, count uint32) (*piece[maps.Automaton], error) {
+func (s *source) automataFrom(first, count uint32) (*interned[maps.Automaton], error) {
 	content := make([]maps.Automaton, 0, count)
-	var children []holdable
+	var children []refCounted
 	for i := first; i < first+count; i++ {
 		a, more, err := s.automaton(&s.table.Automata[i])
 		children = append(children, more...)
@@ -23,18 +23,18 @@ func (s *source) automataFrom(first, count uint32) (*piece[maps.Automaton], erro
 		}
 		content = append(content, a)
 	}
-	return s.r.library.automata.get(content, children...)
+	return s.r.interners.automata.get(content, children...)
 }
 
 // automaton returns an entry and what it points to, which after an error is what was held until then.
-func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children []holdable, err error) {
+func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children []refCounted, err error) {
 	to = maps.Automaton{ClassCount: from.ClassCount, Start: uint32(from.Start), Classes: from.Classes}
-	next, err := s.r.library.cells.get(cellsOf(from.Next))
+	next, err := s.r.interners.cells.get(cellsOf(from.Next))
 	if err != nil {
 		return to, nil, err
 	}
 	children = append(children, next)
-	accept, err := s.r.library.cells.get(cellsOf(from.Accept))
+	accept, err := s.r.interners.cells.get(cellsOf(from.Accept))
 	if err != nil {
 		return to, children, err
 	}
@@ -42,7 +42,7 @@ func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children 
 	to.Next, _ = next.place()
 	to.Accept, _ = accept.place()
 	if len(from.Values) > 0 {
-		values, err := s.r.library.acceptedValues.get(acceptedValues(from.Values))
+		values, err := s.r.interners.acceptedValues.get(acceptedValues(from.Values))
 		if err != nil {
 			return to, children, err
 		}
@@ -58,9 +58,9 @@ func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children 
 }
 
 // accepts returns the numbers of the pages that hold the lists.
-func (s *source) accepts(lists []tables.List) (*piece[maps.Cells], error) {
+func (s *source) accepts(lists []tables.List) (*interned[maps.Cells], error) {
 	numbers := make([]uint16, 0, tables.Pages(len(lists)))
-	children := make([]holdable, 0, cap(numbers))
+	children := make([]refCounted, 0, cap(numbers))
 	for list := range slices.Chunk(lists, int(maps.ListsPerPage)) {
 		page, err := s.page(list)
 		if err != nil {
@@ -71,13 +71,13 @@ func (s *source) accepts(lists []tables.List) (*piece[maps.Cells], error) {
 		numbers = append(numbers, uint16(page.first/uint32(maps.ListsPerPage)))
 		children = append(children, page)
 	}
-	return s.r.library.pages.get(cellsOf(numbers), children...)
+	return s.r.interners.pages.get(cellsOf(numbers), children...)
 }
 
 // page is as long with fewer lists.
-func (s *source) page(lists []tables.List) (*piece[maps.Candidates], error) {
+func (s *source) page(lists []tables.List) (*interned[maps.Candidates], error) {
 	content := make([]maps.Candidates, maps.ListsPerPage)
-	var children []holdable
+	var children []refCounted
 	for i, l := range lists {
 		e, err := s.entry(tables.Path{List: l}, nil, 0)
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *source) page(lists []tables.List) (*piece[maps.Candidates], error) {
 		content[i] = e.value
 		children = append(children, e.routes, e.tuples)
 	}
-	return s.r.library.accepts.get(content, children...)
+	return s.r.interners.accepts.get(content, children...)
 }
 
 func cellsOf(list []uint16) []maps.Cells {

@@ -6,7 +6,7 @@
 // Each request is decided by the old route table or by the new one, never by a mix; requests may
 // switch at slightly different moments.
 //
-// Lists of routes, shares and automata are pieces: found by what they hold, shared by all that
+// Lists of routes, shares and automata are interned: found by what they hold, shared by all that
 // need them, never changed. What differs between two tables are then the entries that lead to
 // them: hosts, paths, values of headers, buckets of indexes. If only hosts or only paths do, these are changed in
 // place, one by one, in an order that makes each of them the switch of the requests that find it (trie.go, pathhash.go); so are

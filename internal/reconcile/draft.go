@@ -9,7 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// draft is a compiled table whose pieces are in the maps, compared with the version in force.
+// draft is a compiled table whose lists are in the maps, compared with the version in force.
 type draft struct {
 	r     *Reconciler
 	table *tables.Table
@@ -17,7 +17,7 @@ type draft struct {
 	live   *version
 	vhosts []draftVHost
 	// automata of the table's headers.
-	automata []*piece[maps.Automaton]
+	automata []*interned[maps.Automaton]
 	// values and prefixes of headers with their classes in the maps, and what of the values differs.
 	values, prefixes []valueEntry
 	edits            valueEdits
@@ -34,7 +34,7 @@ type draft struct {
 type draftVHost struct {
 	name  string
 	paths []tables.Path
-	// entries, held until something becomes their holder.
+	// entries, each with a reference, until something else takes the references over.
 	entries []pathEntry
 	// live is the one with the same name; nil: there is none, or none that could hold the entries. Otherwise changed says that its
 	// entries differ.
@@ -42,7 +42,7 @@ type draftVHost struct {
 	changed bool
 }
 
-// newDraft finds, or takes numbers for, the pieces of a listener's table; they are written by flush. The caller closes the draft.
+// newDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush. The caller closes the draft.
 func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *tables.Table) (*draft, error) {
 	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {
@@ -144,7 +144,7 @@ func (r *Reconciler) compare(v *draftVHost) {
 	}
 }
 
-// close drops what nothing became the holder of.
+// close drops the references that nothing has taken over.
 func (d *draft) close() {
 	for i := range d.vhosts {
 		dropEntries(d.vhosts[i].take())
@@ -164,7 +164,7 @@ func (v *draftVHost) take() []pathEntry {
 	return entries
 }
 
-func (d *draft) takeAutomata() []*piece[maps.Automaton] {
+func (d *draft) takeAutomata() []*interned[maps.Automaton] {
 	automata := d.automata
 	d.automata = nil
 	return automata
@@ -195,7 +195,7 @@ func (d *draft) hasDefault() bool {
 
 // prepare writes what no program sees before the draft is put in force.
 func (d *draft) prepare() error {
-	if err := d.r.library.flush(); err != nil {
+	if err := d.r.interners.flush(); err != nil {
 		return err
 	}
 	if d.isChangeable() {
@@ -285,7 +285,7 @@ func (d *draft) change() error {
 	// Until all hosts lead to the new virtual hosts the version holds the old ones, too.
 	before := v.vhosts
 	v.vhosts = append(slices.Clone(before), vhosts...)
-	holdVHosts(vhosts)
+	retainVHosts(vhosts)
 	if err := d.r.patchHosts(v, hostsOf(d.table, vhosts)); err != nil {
 		return err
 	}

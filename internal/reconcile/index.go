@@ -12,7 +12,7 @@ import (
 // bucket is an entry of an index: what a request with these classes may take.
 type bucket struct {
 	classes [maps.MaxTupleFields]uint32
-	routes  *piece[maps.Route]
+	routes  *interned[maps.Route]
 }
 
 func compareBuckets(a, b bucket) int { return slices.Compare(a.classes[:], b.classes[:]) }
@@ -35,16 +35,16 @@ type storedBucket struct {
 	list span
 }
 
-// index are the buckets that have one number. It is found by what it holds, like a piece, but by its owner only, who may
+// index are the buckets that have one number. It is found by what it holds, like an interned list, but by its owner only, who may
 // change it in place.
 type index struct {
 	span
 	of    *indexes
 	owner maps.ListenerKey
 	hash  uint64
-	// buckets are sorted by classes. The index is a holder of their routes.
+	// buckets are sorted by classes. The index has a reference to their routes.
 	buckets []storedBucket
-	holders int
+	refs    int
 }
 
 // indexes are all that is in the map of buckets.
@@ -58,7 +58,7 @@ type indexes struct {
 	seed           maphash.Seed
 	found          map[uint64][]*index
 	queue          []*index
-	// unused are those that have no holder any more, and entries.
+	// unused are those without a reference that still have entries.
 	unused []*index
 }
 
@@ -93,7 +93,7 @@ func (s *indexes) get(owner maps.ListenerKey, buckets []bucket) (*index, error) 
 		dropBuckets(buckets)
 		return nil, err
 	}
-	x := &index{span: number, of: s, owner: owner, holders: 1}
+	x := &index{span: number, of: s, owner: owner, refs: 1}
 	for i, b := range buckets {
 		list, err := s.places.take(1)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *indexes) flush() error {
 	var w bucketBatch
 	for _, x := range s.queue {
 		for _, b := range x.buckets {
-			if x.holders > 0 {
+			if x.refs > 0 {
 				w.add(x, b)
 			}
 		}
@@ -163,11 +163,11 @@ func (x *index) key(b storedBucket) maps.BucketKey {
 	return maps.BucketKey{Tuple: x.first, Classes: b.classes}
 }
 
-func (x *index) hold() { x.holders++ }
+func (x *index) hold() { x.refs++ }
 
-// drop leaves it to erase to delete the buckets of an index without holders.
+// drop leaves it to erase to delete the buckets of an index without references.
 func (x *index) drop() {
-	if x.holders--; x.holders > 0 {
+	if x.refs--; x.refs > 0 {
 		return
 	}
 	x.of.forget(x)

@@ -42,9 +42,9 @@ type Reconciler struct {
 	byIndex  map[uint32]endpointKey
 	unlinked unlinked
 	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
-	busy    []span
-	numbers numbers
-	library library
+	busy      []span
+	numbers   numbers
+	interners interners
 	// manyPaths is as the constant says; tests have another one.
 	manyPaths int
 	// manyTurns likewise.
@@ -97,7 +97,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		touched:   touched{endpoints: map[uint32]struct{}{}},
 		said:      newSaid(),
 	}
-	r.library = newLibrary(cfg, &r.numbers, &r.stats)
+	r.interners = newInterners(cfg, &r.numbers, &r.stats)
 	return r
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// source is a compiled table whose lists become pieces.
+// source is a compiled table whose lists are interned.
 type source struct {
 	r     *Reconciler
 	table *tables.Table
 	// lists are those that begin at a route, and tuples at a tuple; held until close.
-	lists  []*piece[maps.Route]
-	tuples []*piece[maps.Tuple]
+	lists  []*interned[maps.Route]
+	tuples []*interned[maps.Tuple]
 	// indexes by number, from 1, and buckets where those of a number begin in the table.
 	indexes []*index
 	buckets []int
@@ -35,7 +35,7 @@ type source struct {
 func (r *Reconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
 	s := &source{
 		r: r, table: t, owner: owner, users: map[*index]int{},
-		lists: make([]*piece[maps.Route], len(t.Routes)), tuples: make([]*piece[maps.Tuple], len(t.Tuples)),
+		lists: make([]*interned[maps.Route], len(t.Routes)), tuples: make([]*interned[maps.Tuple], len(t.Tuples)),
 		indexes: make([]*index, t.TupleNumbers+1), buckets: make([]int, t.TupleNumbers+2),
 	}
 	for i := len(t.Buckets) - 1; i >= 0; i-- {
@@ -59,8 +59,8 @@ func (s *source) close() {
 	}
 }
 
-// list returns the piece of a list of routes, held for the caller.
-func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
+// list returns the interned list of routes, held for the caller.
+func (s *source) list(first, count uint32) (*interned[maps.Route], error) {
 	if count == 0 {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
 		return p, nil
 	}
 	s.scratch = s.scratch[:0]
-	var children []holdable
+	var children []refCounted
 	for i := first; i < first+count; i++ {
 		route, needs, err := s.route(&s.table.Routes[i])
 		children = append(children, needs...)
@@ -79,7 +79,7 @@ func (s *source) list(first, count uint32) (*piece[maps.Route], error) {
 		}
 		s.scratch = append(s.scratch, route)
 	}
-	p, err := s.r.library.routes.get(s.scratch, children...)
+	p, err := s.r.interners.routes.get(s.scratch, children...)
 	if err == nil {
 		s.lists[first] = p
 		p.hold()
@@ -104,7 +104,7 @@ func requestTime(d time.Duration) uint32 {
 }
 
 // route returns a route and what it points to, held for the caller.
-func (s *source) route(from *tables.Route) (to maps.Route, children []holdable, err error) {
+func (s *source) route(from *tables.Route) (to maps.Route, children []refCounted, err error) {
 	to = maps.Route{
 		Need: from.Need, Forbid: from.Forbid, TimeoutNs: uint64(max(from.Timeout, 0)), Flags: uint32(from.Flags), Order: from.Order,
 		Numerator: from.Numerator, Denominator: from.Denominator, IdleMs: idleOf(from.Idle), Hash: from.Hash,
@@ -113,7 +113,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []holdable, 
 		return to, nil, nil // its cluster is never read
 	}
 	if from.Rewrite.Text != "" {
-		rewrite, err := s.r.library.rewrites.get([]maps.Rewrite{rewriteOf(from.Rewrite)})
+		rewrite, err := s.r.interners.rewrites.get([]maps.Rewrite{rewriteOf(from.Rewrite)})
 		if err != nil {
 			return to, nil, err
 		}
@@ -121,7 +121,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []holdable, 
 		children = append(children, rewrite)
 	}
 	if from.Retry != 0 {
-		set, err := s.r.library.retries.get([]maps.RetrySet{retrySetOf(&s.table.Retries[from.Retry-1])})
+		set, err := s.r.interners.retries.get([]maps.RetrySet{retrySetOf(&s.table.Retries[from.Retry-1])})
 		if err != nil {
 			return to, children, err
 		}
@@ -155,17 +155,17 @@ func retrySetOf(from *tables.Retry) (to maps.RetrySet) {
 	return to
 }
 
-// shares returns the piece of a weighted route's shares, held for the caller.
-func (s *source) shares(from *tables.Route) (*piece[maps.Split], error) {
+// shares returns the interned list of a weighted route's shares, held for the caller.
+func (s *source) shares(from *tables.Route) (*interned[maps.Split], error) {
 	shares := make([]maps.Split, from.Count)
 	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
 		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(share.Cluster, share.Criteria)}
 	}
-	return s.r.library.splits.get(shares)
+	return s.r.interners.splits.get(shares)
 }
 
-// tupleList returns the piece of a list of tuples, held for the caller.
-func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
+// tupleList returns an interned list of tuples, held for the caller.
+func (s *source) tupleList(first, count uint32) (*interned[maps.Tuple], error) {
 	if count == 0 {
 		return nil, nil
 	}
@@ -174,7 +174,7 @@ func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
 		return p, nil
 	}
 	content := make([]maps.Tuple, count)
-	var children []holdable
+	var children []refCounted
 	for i := range content {
 		from := &s.table.Tuples[first+uint32(i)]
 		content[i] = maps.Tuple{Order: from.Order, Slots: from.Slots}
@@ -185,7 +185,7 @@ func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
 		}
 		children = append(children, child)
 	}
-	p, err := s.r.library.tuples.get(content, children...)
+	p, err := s.r.interners.tuples.get(content, children...)
 	if err == nil {
 		s.tuples[first] = p
 		p.hold()
@@ -194,7 +194,7 @@ func (s *source) tupleList(first, count uint32) (*piece[maps.Tuple], error) {
 }
 
 // tuple fills in what a tuple points to, and returns it, held for the caller.
-func (s *source) tuple(from *tables.Tuple, to *maps.Tuple) (holdable, error) {
+func (s *source) tuple(from *tables.Tuple, to *maps.Tuple) (refCounted, error) {
 	if from.Number == 0 {
 		list, err := s.list(from.First, from.Count)
 		to.First, to.Count = list.place()
@@ -231,7 +231,7 @@ func (s *source) index(number uint32, slots [maps.MaxTupleFields]uint8) (*index,
 func (s *source) indexOf(number uint32, buckets []bucket) (*index, error) {
 	x := s.counterparts[number]
 	if x == nil || x.holds(buckets) {
-		return s.r.library.indexes.get(s.owner, buckets)
+		return s.r.interners.indexes.get(s.owner, buckets)
 	}
 	s.changes = append(s.changes, changeOf(x, buckets))
 	x.hold()
@@ -273,7 +273,7 @@ func (s *source) pair(live []pathEntry, paths []tables.Path, partners map[*index
 	}
 }
 
-func (s *source) pairTuples(live *piece[maps.Tuple], list []tables.Tuple, partners map[*index]uint32) {
+func (s *source) pairTuples(live *interned[maps.Tuple], list []tables.Tuple, partners map[*index]uint32) {
 	for i, t := range list {
 		x, is := live.children[i].(*index)
 		if !is || t.Number == 0 || live.content[i].Slots != t.Slots {
@@ -291,9 +291,9 @@ func (s *source) pairTuples(live *piece[maps.Tuple], list []tables.Tuple, partne
 	}
 }
 
-// entry returns what a path leads to, held for the caller. The automata are a piece that begins with the compiled automaton
+// entry returns what a path leads to, held for the caller. The automata are a list that begins with the compiled automaton
 // of number `first`.
-func (s *source) entry(p tables.Path, automata *piece[maps.Automaton], first uint32) (e pathEntry, err error) {
+func (s *source) entry(p tables.Path, automata *interned[maps.Automaton], first uint32) (e pathEntry, err error) {
 	e.key = p.Key
 	if e.routes, err = s.list(p.First, p.Count); err != nil {
 		return e, err

@@ -12,7 +12,7 @@ import (
 type unlinked struct {
 	spent
 	versions []*version
-	// vhosts are those that may have no holder.
+	// vhosts are those to which there may be no reference.
 	vhosts []*vhost
 	// entries have left a virtual host that goes on, but what they point to may be read.
 	entries []pathEntry
@@ -57,7 +57,7 @@ func (r *Reconciler) MustReclaim() bool {
 		return true
 	}
 	defer r.mu.Unlock()
-	return !r.unlinked.empty() || len(r.library.indexes.unused) > 0
+	return !r.unlinked.empty() || len(r.interners.indexes.unused) > 0
 }
 
 // Reclaim gives up what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Who does not call it
@@ -74,7 +74,7 @@ func (r *Reconciler) Reclaim() error {
 func (r *Reconciler) sweep() error {
 	r.giveIdleClusters()
 	u := &r.unlinked
-	if u.empty() && len(r.library.indexes.unused) == 0 {
+	if u.empty() && len(r.interners.indexes.unused) == 0 {
 		return nil
 	}
 	// What is added while it waits is for the next.
@@ -88,7 +88,7 @@ func (r *Reconciler) sweep() error {
 	dropEntries(u.entries)
 	u.entries = nil
 	for _, b := range u.buckets {
-		r.library.indexes.release(b)
+		r.interners.indexes.release(b)
 	}
 	u.buckets = nil
 	if err := r.eraseUnlinked(); err != nil {
@@ -119,14 +119,14 @@ func (r *Reconciler) eraseUnlinked() error {
 	}
 	for ; len(u.vhosts) > 0; u.vhosts = u.vhosts[1:] {
 		v := u.vhosts[0]
-		if v.holders == 0 {
+		if v.refs == 0 {
 			if err := r.eraseVHost(v); err != nil {
 				return err
 			}
 		}
 		v.unlinked = false
 	}
-	return r.library.indexes.erase()
+	return r.interners.indexes.erase()
 }
 
 func (s spent) and(more spent) spent {

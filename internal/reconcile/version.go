@@ -19,14 +19,14 @@ type version struct {
 	torn bool
 
 	index, fieldNumbers span
-	// vhosts are the table's, in its order; when it is torn those of both tables. The version is a holder of each.
+	// vhosts are the table's, in its order; when it is torn those of both tables. The version has a reference to each.
 	vhosts []*vhost
 	// fallback is the virtual host of "*", if there is one.
 	fallback *vhost
 	// hosts may be in the maps.
 	hosts hostEntries
 	// automata of the headers.
-	automata []*piece[maps.Automaton]
+	automata []*interned[maps.Automaton]
 	// fields is how many of the table's fields may be in the maps: the first ones.
 	fields int
 	// values and prefixes may be in the maps; sorted.
@@ -78,7 +78,7 @@ func (d *draft) takeVHosts(to *version) error {
 			}
 			d.written = append(d.written, host)
 		}
-		host.holders++
+		host.refs++
 		to.vhosts = append(to.vhosts, host)
 	}
 	if n := d.table.Default; n != 0 {

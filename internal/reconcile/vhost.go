@@ -17,8 +17,8 @@ type vhost struct {
 	lengths  pathLengths
 	// entries are those in the map, or before they are written and after an error those that may be there. Sorted.
 	entries []pathEntry
-	holders int
-	// unlinked says that it is in the list of those that may have no holder.
+	refs    int
+	// unlinked says that it is in the list of those to which there may be no reference.
 	unlinked bool
 }
 
@@ -26,9 +26,9 @@ type vhost struct {
 type pathEntry struct {
 	key      string
 	value    maps.Candidates
-	routes   *piece[maps.Route]
-	tuples   *piece[maps.Tuple]
-	automata *piece[maps.Automaton]
+	routes   *interned[maps.Route]
+	tuples   *interned[maps.Tuple]
+	automata *interned[maps.Automaton]
 }
 
 func (e pathEntry) text() string { return e.key }
@@ -68,8 +68,8 @@ func (r *Reconciler) canHold(v *vhost, entries []pathEntry) bool {
 	return fits || !v.isHashed
 }
 
-// newVHost takes a number for entries, of which it becomes the holder. They are written by writeVHosts. It starts, and
-// after an error stays, without a holder.
+// newVHost takes a number for entries, whose references it takes over. They are written by writeVHosts. It starts, and
+// after an error stays, without a reference.
 func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
 	number, err := r.numbers.vhosts.take(1)
 	if err != nil {
@@ -82,15 +82,15 @@ func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) 
 	return v, nil
 }
 
-func holdVHosts(list []*vhost) {
+func retainVHosts(list []*vhost) {
 	for _, v := range list {
-		v.holders++
+		v.refs++
 	}
 }
 
 func (r *Reconciler) releaseVHosts(list []*vhost) {
 	for _, v := range list {
-		if v.holders--; v.holders == 0 {
+		if v.refs--; v.refs == 0 {
 			r.unlinked.addVHost(v)
 		}
 	}
@@ -132,7 +132,7 @@ func (r *Reconciler) writeVHosts(list []*vhost) error {
 	)
 }
 
-// patchVHost changes the entries of a virtual host that can hold them in place, and becomes the holder of the new ones.
+// patchVHost changes the entries of a virtual host that can hold them in place, and takes over the references of the new ones.
 func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
 	changes := editsOf(v.entries, want)
 	w := trieWriter[pathEntry]{r: r, order: r.orderOf(v), write: func(e edit[pathEntry]) error {
@@ -186,7 +186,7 @@ func inOrder(steps ...func() error) error {
 	return nil
 }
 
-// eraseVHost deletes the entries of a virtual host without holders.
+// eraseVHost deletes the entries of a virtual host without references.
 func (r *Reconciler) eraseVHost(v *vhost) error {
 	for n := len(v.entries); n > 0; n-- {
 		if err := r.removePath(v, v.entries[n-1].key); err != nil {
