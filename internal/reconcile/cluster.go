@@ -217,7 +217,7 @@ func (r *Reconciler) unlinkEntry(e entry) {
 	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version+1)<<32)
 	r.stats.Clusters++
 	r.touched.entries = true
-	r.unlinked.clusters = append(r.unlinked.clusters, span{e.index, 1})
+	r.pending.clusters = append(r.pending.clusters, span{e.index, 1})
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.
@@ -249,6 +249,6 @@ func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
 	delete(r.endpoints, key)
 	delete(r.byIndex, index)
 	r.touched.endpoints[index] = struct{}{}
-	r.unlinked.endpoints = append(r.unlinked.endpoints, span{index, 1})
+	r.pending.endpoints = append(r.pending.endpoints, span{index, 1})
 	return true
 }

@@ -69,7 +69,7 @@ func (r *Reconciler) regroup(c *cluster) error {
 		written = append(written, w)
 		if err := w.writeTop(&root); err != nil {
 			for _, w := range written {
-				r.unlinked.groups = append(r.unlinked.groups, w.added...)
+				r.pending.groups = append(r.pending.groups, w.added...)
 			}
 			return err
 		}

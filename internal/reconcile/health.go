@@ -26,7 +26,7 @@ const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endpoin
 // number of changes. Requests see a cluster's old groups or its new ones. An index that is no endpoint's is passed over: it has been
 // released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.
 //
-// It waits for no program unless there is no room beside what is unlinked: see Reclaim.
+// It waits for no program unless there is no room beside what is pending: see Reclaim.
 func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	changed := r.noteHealth(changes)
 	return r.withRoom(func() error {
@@ -68,14 +68,14 @@ func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
 	return changed
 }
 
-// withRoom lets f group clusters, and if it fails once more, when what is unlinked has been given up. It must not matter that some clusters
+// withRoom lets f group clusters, and if it fails once more, when what is pending has been reclaimed. It must not matter that some clusters
 // are grouped twice.
 func (r *Reconciler) withRoom(f func() error) error {
 	attempt := func() (err error, waiting bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		err = f()
-		return err, r.unlinked.count() > 0
+		return err, r.pending.count() > 0
 	}
 	err, waiting := attempt()
 	if err == nil || !waiting {

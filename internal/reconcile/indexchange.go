@@ -46,7 +46,7 @@ func (c *indexChange) find(b bucket) int {
 }
 
 // add writes the buckets that are new.
-func (c *indexChange) add(u *unlinked) error {
+func (c *indexChange) add(u *pendingReclaim) error {
 	s, x := c.of.of, c.of
 	var w bucketBatch
 	var list []storedBucket
@@ -74,7 +74,7 @@ func (c *indexChange) add(u *unlinked) error {
 }
 
 // replace exchanges the routes of buckets that stay, each by one store.
-func (c *indexChange) replace(u *unlinked) error {
+func (c *indexChange) replace(u *pendingReclaim) error {
 	s := c.of.of
 	for len(c.replaced) > 0 {
 		pair := c.replaced[0]
@@ -91,7 +91,7 @@ func (c *indexChange) replace(u *unlinked) error {
 }
 
 // remove deletes the buckets that go, and makes the index one that is found by what it holds now.
-func (c *indexChange) remove(u *unlinked) error {
+func (c *indexChange) remove(u *pendingReclaim) error {
 	s, x := c.of.of, c.of
 	for len(c.deleted) > 0 {
 		i := c.find(c.deleted[0])

@@ -86,7 +86,7 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 		if err := put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.index.first}); err != nil {
 			return err
 		}
-		r.unlinked.exchange(d.next, known.live)
+		r.pending.replaceVersion(d.next, known.live)
 		known.live = d.next
 	}
 	return r.show(known, interceptedBy(l), known.number)
@@ -197,7 +197,7 @@ func (r *Reconciler) dropTable(l *listener) error {
 	if err := put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
 		return err
 	}
-	r.unlinked.exchange(nil, l.live)
+	r.pending.replaceVersion(nil, l.live)
 	l.live = nil
 	return nil
 }

@@ -28,14 +28,14 @@ package reconcile
 
 // hashOrder is that of a virtual host in the hash.
 type hashOrder struct {
-	vhost    *vhost
-	unlinked *unlinked
+	vhost   *vhost
+	pending *pendingReclaim
 	// begun are the texts that begin keys which were added since programs were waited for: those as long as keys may be.
 	begun keySet
 }
 
 func (o *hashOrder) mustWait(key string, to change) bool {
-	return o.begun.has(key) || to == added && o.unlinked.freed
+	return o.begun.has(key) || to == added && o.pending.freed
 }
 
 func (o *hashOrder) made(key string, to change) {
@@ -43,7 +43,7 @@ func (o *hashOrder) made(key string, to change) {
 	case added:
 		o.vhost.lengths.beginnings(key, o.begun.add)
 	case deleted:
-		o.unlinked.freed = true
+		o.pending.freed = true
 	}
 }
 
@@ -74,6 +74,6 @@ func (r *Reconciler) setLengths(v *vhost, lengths pathLengths) error {
 	if err := put(&r.stats.VHosts, r.cfg.VHosts, v.number.first, uint64(lengths)); err != nil {
 		return err
 	}
-	v.lengths, r.unlinked.unsettled = lengths, true
+	v.lengths, r.pending.unsettled = lengths, true
 	return nil
 }

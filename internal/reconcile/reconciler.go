@@ -30,7 +30,7 @@ type Reconciler struct {
 	// now tells the time.
 	now func() time.Time
 
-	// applying is held by who changes tables, or gives up what is unlinked. It comes before mu.
+	// applying is held to change tables, or to reclaim what is pending. It comes before mu.
 	applying sync.Mutex
 	// mu guards everything below. Nobody holds it while programs are waited for, which takes seconds where the kernel's own threads
 	// get no time to run: the health of endpoints changes meanwhile.
@@ -39,8 +39,8 @@ type Reconciler struct {
 	clusters  map[string]*cluster
 	endpoints map[endpointKey]*endpoint
 	// byIndex are the keys of endpoints.
-	byIndex  map[uint32]endpointKey
-	unlinked unlinked
+	byIndex map[uint32]endpointKey
+	pending pendingReclaim
 	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
 	busy      []span
 	numbers   numbers
@@ -143,8 +143,8 @@ func (r *Reconciler) Apply(im *compile.Image) (Stats, error) {
 	return r.stats, err
 }
 
-// Switch is Apply, but leaves to Reclaim, or to a later Switch, what waits for the programs that still read what was before. Where nothing but
-// clusters is new it waits for no program, unless there is no room beside what is unlinked.
+// Switch is Apply without the wait for programs that still read what was before: Reclaim or a later Switch frees the old entries. Where nothing but
+// clusters is new it waits for no program, unless there is no room beside what is pending.
 func (r *Reconciler) Switch(im *compile.Image) error {
 	if r.switchClusters(im) {
 		return nil

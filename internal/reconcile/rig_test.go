@@ -356,8 +356,8 @@ func endpointsBelow(g *clusters.Group) (endpoints []uint32) {
 func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 	g.t.Helper()
 	g.checkState("after apply", requests, cfg)
-	if !g.r.unlinked.empty() {
-		g.t.Fatalf("unlinked after a clean apply: %+v", g.r.unlinked)
+	if !g.r.pending.empty() {
+		g.t.Fatalf("pending after a clean apply: %+v", g.r.pending)
 	}
 	im, _ := compile.Compile(cfg)
 	fresh := newRigOf(g.t, g.kernel.cfg.Sizes)

@@ -46,7 +46,7 @@ func (r *Reconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
 	}
 	for part, t := range c.trees {
 		if !slices.Contains(parts, part) {
-			r.unlinked.groups = append(r.unlinked.groups, t.groups...)
+			r.pending.groups = append(r.pending.groups, t.groups...)
 			delete(c.trees, part)
 		}
 	}
@@ -54,7 +54,7 @@ func (r *Reconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
 }
 
 func (r *Reconciler) unlinkHeld(c *cluster) {
-	r.unlinked.groups = append(r.unlinked.groups, c.held...)
+	r.pending.groups = append(r.pending.groups, c.held...)
 	c.held = nil
 }
 

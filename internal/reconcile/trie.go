@@ -143,7 +143,7 @@ func (w *trieWriter[E]) run(list []edit[E]) error {
 		if err := w.write(e); err != nil {
 			return err
 		}
-		w.r.unlinked.unsettled = true
+		w.r.pending.unsettled = true
 		w.done = append(w.done, e)
 		w.order.made(e.key, e.kind())
 	}

@@ -158,7 +158,7 @@ func (d *draft) changeIndexes() error {
 	}
 	r := d.r
 	// The memory of deleted entries of a hash may be used again at once, while programs read it.
-	if r.unlinked.unsettled {
+	if r.pending.unsettled {
 		if err := r.settle(); err != nil {
 			return err
 		}
@@ -172,9 +172,9 @@ func (d *draft) changeIndexes() error {
 	)
 }
 
-func (d *draft) eachChange(do func(*indexChange, *unlinked) error) error {
+func (d *draft) eachChange(do func(*indexChange, *pendingReclaim) error) error {
 	for _, c := range d.changes {
-		if err := do(c, &d.r.unlinked); err != nil {
+		if err := do(c, &d.r.pending); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (d *draft) addValues() error {
 	}
 	n, err := r.cfg.Values.PutAll(w.keys, w.values)
 	r.stats.Values += n
-	r.unlinked.unsettled = r.unlinked.unsettled || n > 0
+	r.pending.unsettled = r.pending.unsettled || n > 0
 	v.values = append(slices.Clone(v.values), d.edits.added[:n]...)
 	slices.SortFunc(v.values, compareValues)
 	return err
@@ -202,7 +202,7 @@ func (d *draft) deleteValues() error {
 		if err := remove(&d.r.stats.Values, d.r.cfg.Values, v.valueKey(e)); err != nil {
 			return err
 		}
-		d.r.unlinked.unsettled = true
+		d.r.pending.unsettled = true
 		i, _ := slices.BinarySearchFunc(v.values, e, compareValues)
 		v.values = slices.Delete(v.values, i, i+1)
 	}

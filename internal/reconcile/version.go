@@ -37,7 +37,7 @@ type version struct {
 // starts, and after an error stays, unlinked.
 func (r *Reconciler) newVersion(d *draft) (*version, error) {
 	v := &version{table: d.table, automata: d.takeAutomata()}
-	r.unlinked.versions = append(r.unlinked.versions, v)
+	r.pending.versions = append(r.pending.versions, v)
 	var err error
 	if v.index, err = r.numbers.tables.take(1); err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ type vhost struct {
 	// entries are those in the map, or before they are written and after an error those that may be there. Sorted.
 	entries []pathEntry
 	refs    int
-	// unlinked says that it is in the list of those to which there may be no reference.
-	unlinked bool
+	// isPending says that it is in the list of those to which there may be no reference.
+	isPending bool
 }
 
 // pathEntry is an entry of the path trie, or of the hash of paths, and what it points to.
@@ -78,7 +78,7 @@ func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) 
 	}
 	v := &vhost{number: number, name: name, entries: entries}
 	v.lengths, v.isHashed = r.inHash(entries)
-	r.unlinked.addVHost(v)
+	r.pending.addVHost(v)
 	return v, nil
 }
 
@@ -91,7 +91,7 @@ func retainVHosts(list []*vhost) {
 func (r *Reconciler) releaseVHosts(list []*vhost) {
 	for _, v := range list {
 		if v.refs--; v.refs == 0 {
-			r.unlinked.addVHost(v)
+			r.pending.addVHost(v)
 		}
 	}
 }
@@ -150,14 +150,14 @@ func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
 	)
 	now, old, unused := w.outcome(v.entries, want)
 	v.entries = now
-	r.unlinked.entries = append(r.unlinked.entries, old...)
+	r.pending.entries = append(r.pending.entries, old...)
 	dropEntries(unused)
 	return err
 }
 
 func (r *Reconciler) orderOf(v *vhost) order {
 	if v.isHashed {
-		return &hashOrder{vhost: v, unlinked: &r.unlinked}
+		return &hashOrder{vhost: v, pending: &r.pending}
 	}
 	return &trieOrder{}
 }

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// unlinked is what nothing points to: numbers that programs which began earlier may still
+// pendingReclaim is what nothing points to: numbers that programs which began earlier may still
 // use, and versions and virtual hosts that were never switched to.
-type unlinked struct {
-	spent
+type pendingReclaim struct {
+	reclaimable
 	versions []*version
 	// vhosts are those to which there may be no reference.
 	vhosts []*vhost
@@ -24,29 +24,29 @@ type unlinked struct {
 	freed bool
 }
 
-// spent are those numbers of which nothing is to be erased: anybody may add to them while programs are waited for.
-type spent struct {
+// reclaimable are numbers of which nothing is to be erased: changes of health may add to them while programs are waited for.
+type reclaimable struct {
 	groups              []*group
 	clusters, endpoints []span
 }
 
-func (s *spent) count() int { return len(s.groups) + len(s.clusters) + len(s.endpoints) }
+func (s *reclaimable) count() int { return len(s.groups) + len(s.clusters) + len(s.endpoints) }
 
-func (u *unlinked) empty() bool {
+func (u *pendingReclaim) empty() bool {
 	return u.count()+len(u.versions)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
 }
 
-// exchange notes that one version has been linked in the other's place; either may be nil.
-func (u *unlinked) exchange(linked, old *version) {
+// replaceVersion notes that one version has been linked in the other's place; either may be nil.
+func (u *pendingReclaim) replaceVersion(linked, old *version) {
 	u.versions = slices.DeleteFunc(u.versions, func(v *version) bool { return v == linked })
 	if old != nil {
 		u.versions = append(u.versions, old)
 	}
 }
 
-func (u *unlinked) addVHost(v *vhost) {
-	if !v.unlinked {
-		v.unlinked = true
+func (u *pendingReclaim) addVHost(v *vhost) {
+	if !v.isPending {
+		v.isPending = true
 		u.vhosts = append(u.vhosts, v)
 	}
 }
@@ -57,11 +57,11 @@ func (r *Reconciler) MustReclaim() bool {
 		return true
 	}
 	defer r.mu.Unlock()
-	return !r.unlinked.empty() || len(r.interners.indexes.unused) > 0
+	return !r.pending.empty() || len(r.interners.indexes.unused) > 0
 }
 
-// Reclaim gives up what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Who does not call it
-// finds it done by the next Switch, or by the change of health that finds no room.
+// Reclaim frees what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Calling it is optional: the
+// next Switch, or a change of health that finds no indices, does the same.
 func (r *Reconciler) Reclaim() error {
 	r.applying.Lock()
 	defer r.applying.Unlock()
@@ -73,25 +73,25 @@ func (r *Reconciler) Reclaim() error {
 // sweep waits until no program uses what is unlinked, erases it and frees its numbers. Needs applying, and mu, which it leaves and takes again.
 func (r *Reconciler) sweep() error {
 	r.giveIdleClusters()
-	u := &r.unlinked
+	u := &r.pending
 	if u.empty() && len(r.interners.indexes.unused) == 0 {
 		return nil
 	}
 	// What is added while it waits is for the next.
-	old := u.spent
-	u.spent = spent{}
+	old := u.reclaimable
+	u.reclaimable = reclaimable{}
 	if err := r.settle(); err != nil {
-		u.spent = old.and(u.spent)
+		u.reclaimable = old.merge(u.reclaimable)
 		return err
 	}
-	r.giveUp(&old)
+	r.free(&old)
 	dropEntries(u.entries)
 	u.entries = nil
 	for _, b := range u.buckets {
 		r.interners.indexes.release(b)
 	}
 	u.buckets = nil
-	if err := r.eraseUnlinked(); err != nil {
+	if err := r.erasePending(); err != nil {
 		return fmt.Errorf("erase an old route table: %w", err)
 	}
 	return nil
@@ -105,13 +105,13 @@ func (r *Reconciler) settle() error {
 	if err != nil {
 		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
 	}
-	r.unlinked.unsettled, r.unlinked.freed = false, false
+	r.pending.unsettled, r.pending.freed = false, false
 	return nil
 }
 
-// eraseUnlinked deletes what no program reads any more, parents before children.
-func (r *Reconciler) eraseUnlinked() error {
-	u := &r.unlinked
+// erasePending deletes what no program reads any more, parents before children.
+func (r *Reconciler) erasePending() error {
+	u := &r.pending
 	for ; len(u.versions) > 0; u.versions = u.versions[1:] {
 		if err := r.erase(u.versions[0]); err != nil {
 			return err
@@ -124,17 +124,17 @@ func (r *Reconciler) eraseUnlinked() error {
 				return err
 			}
 		}
-		v.unlinked = false
+		v.isPending = false
 	}
 	return r.interners.indexes.erase()
 }
 
-func (s spent) and(more spent) spent {
-	return spent{append(s.groups, more.groups...), append(s.clusters, more.clusters...), append(s.endpoints, more.endpoints...)}
+func (s reclaimable) merge(more reclaimable) reclaimable {
+	return reclaimable{append(s.groups, more.groups...), append(s.clusters, more.clusters...), append(s.endpoints, more.endpoints...)}
 }
 
-// giveUp frees numbers that no program can reach.
-func (r *Reconciler) giveUp(s *spent) {
+// free frees numbers that no program can reach.
+func (r *Reconciler) free(s *reclaimable) {
 	for _, g := range s.groups {
 		r.giveGroup(g)
 	}
