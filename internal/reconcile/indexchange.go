@@ -63,7 +63,7 @@ func (c *indexChange) add(u *pendingReclaim) error {
 	if err == nil {
 		n, err = s.put(&w)
 	}
-	u.unsettled = u.unsettled || n > 0
+	u.hasReaders = u.hasReaders || n > 0
 	for _, b := range list[n:] {
 		s.places.give(b.list) // nothing leads there
 	}
@@ -82,7 +82,7 @@ func (c *indexChange) replace(u *pendingReclaim) error {
 		if err := put(s.changed, s.lists, b.list.first, pair[1].word()); err != nil {
 			return err
 		}
-		u.unsettled = true
+		u.hasReaders = true
 		u.buckets = append(u.buckets, storedBucket{bucket: pair[0]})
 		b.bucket = pair[1]
 		c.replaced = c.replaced[1:]
@@ -99,7 +99,7 @@ func (c *indexChange) remove(u *pendingReclaim) error {
 		if err := remove(s.count, s.into, x.key(b)); err != nil {
 			return err
 		}
-		u.unsettled = true
+		u.hasReaders = true
 		u.buckets = append(u.buckets, b)
 		x.buckets = slices.Delete(x.buckets, i, i+1)
 		c.deleted = c.deleted[1:]

@@ -58,7 +58,7 @@ func (r *Reconciler) addLengths(v *vhost, want []pathEntry) error {
 	if err := r.setLengths(v, lengths); err != nil {
 		return err
 	}
-	return r.settle()
+	return r.waitForReaders()
 }
 
 // dropLengths leaves the lengths of the keys that there are.
@@ -74,6 +74,6 @@ func (r *Reconciler) setLengths(v *vhost, lengths pathLengths) error {
 	if err := put(&r.stats.VHosts, r.cfg.VHosts, v.number.first, uint64(lengths)); err != nil {
 		return err
 	}
-	v.lengths, r.pending.unsettled = lengths, true
+	v.lengths, r.pending.hasReaders = lengths, true
 	return nil
 }

@@ -89,7 +89,7 @@ func (r *hashRules) check(what string, isNew bool) error {
 }
 
 // TestLookUpsInTheHashThatTakeTimeFindTheOldEntryOrTheNew lets look-ups try the beginnings of one path while the hash changes between
-// their steps. A program is waited for by settle: so none lasts longer than from one to the next.
+// their steps. A program is waited for by waitForReaders: so none lasts longer than from one to the next.
 func TestLookUpsInTheHashThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	const path = "/aaa\x00"
 	w := randomWorld(t)

@@ -18,8 +18,8 @@ type pendingReclaim struct {
 	entries []pathEntry
 	// buckets have left an index that goes on, likewise.
 	buckets []storedBucket
-	// unsettled says that a program may have begun before the last change in place.
-	unsettled bool
+	// hasReaders says that a program may have begun before the last change in place.
+	hasReaders bool
 	// freed says that one may read what has been deleted from the hash of paths since.
 	freed bool
 }
@@ -33,7 +33,7 @@ type reclaimable struct {
 func (s *reclaimable) count() int { return len(s.groups) + len(s.clusters) + len(s.endpoints) }
 
 func (u *pendingReclaim) empty() bool {
-	return u.count()+len(u.versions)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.unsettled
+	return u.count()+len(u.versions)+len(u.vhosts)+len(u.entries)+len(u.buckets) == 0 && !u.hasReaders
 }
 
 // replaceVersion notes that one version has been linked in the other's place; either may be nil.
@@ -80,7 +80,7 @@ func (r *Reconciler) sweep() error {
 	// What is added while it waits is for the next.
 	old := u.reclaimable
 	u.reclaimable = reclaimable{}
-	if err := r.settle(); err != nil {
+	if err := r.waitForReaders(); err != nil {
 		u.reclaimable = old.merge(u.reclaimable)
 		return err
 	}
@@ -97,15 +97,15 @@ func (r *Reconciler) sweep() error {
 	return nil
 }
 
-// settle waits for the programs that are running. It leaves mu meanwhile, but not applying.
-func (r *Reconciler) settle() error {
+// waitForReaders waits for the programs that are running. It leaves mu meanwhile, but not applying.
+func (r *Reconciler) waitForReaders() error {
 	r.mu.Unlock()
 	err := r.cfg.Settle()
 	r.mu.Lock()
 	if err != nil {
 		return fmt.Errorf("wait for programs that read the old configuration: %w", err)
 	}
-	r.pending.unsettled, r.pending.freed = false, false
+	r.pending.hasReaders, r.pending.freed = false, false
 	return nil
 }
 

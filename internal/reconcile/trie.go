@@ -143,7 +143,7 @@ func (w *trieWriter[E]) run(list []edit[E]) error {
 		if err := w.write(e); err != nil {
 			return err
 		}
-		w.r.pending.unsettled = true
+		w.r.pending.hasReaders = true
 		w.done = append(w.done, e)
 		w.order.made(e.key, e.kind())
 	}
@@ -152,7 +152,7 @@ func (w *trieWriter[E]) run(list []edit[E]) error {
 
 // wait returns when the programs that are running have ended.
 func (w *trieWriter[E]) wait() error {
-	if err := w.r.settle(); err != nil {
+	if err := w.r.waitForReaders(); err != nil {
 		return err
 	}
 	w.order.waited()

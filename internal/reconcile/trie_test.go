@@ -60,7 +60,7 @@ func (w world) hostsAlong(host string, of int) (list hostEntries) {
 }
 
 // TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew lets look-ups pass the keys of one text while the tries change between them. A
-// program is waited for by settle: so no look-up lasts longer than from one to the next.
+// program is waited for by waitForReaders: so no look-up lasts longer than from one to the next.
 func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	const host = "aa"
 	w := randomWorld(t)

@@ -158,8 +158,8 @@ func (d *draft) changeIndexes() error {
 	}
 	r := d.r
 	// The memory of deleted entries of a hash may be used again at once, while programs read it.
-	if r.pending.unsettled {
-		if err := r.settle(); err != nil {
+	if r.pending.hasReaders {
+		if err := r.waitForReaders(); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (d *draft) addValues() error {
 	}
 	n, err := r.cfg.Values.PutAll(w.keys, w.values)
 	r.stats.Values += n
-	r.pending.unsettled = r.pending.unsettled || n > 0
+	r.pending.hasReaders = r.pending.hasReaders || n > 0
 	v.values = append(slices.Clone(v.values), d.edits.added[:n]...)
 	slices.SortFunc(v.values, compareValues)
 	return err
@@ -202,12 +202,12 @@ func (d *draft) deleteValues() error {
 		if err := remove(&d.r.stats.Values, d.r.cfg.Values, v.valueKey(e)); err != nil {
 			return err
 		}
-		d.r.pending.unsettled = true
+		d.r.pending.hasReaders = true
 		i, _ := slices.BinarySearchFunc(v.values, e, compareValues)
 		v.values = slices.Delete(v.values, i, i+1)
 	}
 	if len(d.edits.deleted) == 0 || len(d.changes) == 0 {
 		return nil
 	}
-	return d.r.settle()
+	return d.r.waitForReaders()
 }
