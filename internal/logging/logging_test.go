@@ -39,7 +39,7 @@ func (l list) Error() string { return fmt.Sprint([]int(l)) }
 func TestLinesLeaveOutWhatIsZero(t *testing.T) {
 	var b strings.Builder
 	log := slog.New(NewHandler(&b, slog.LevelInfo))
-	log.Info("said", "unsaid", NonZero(0), "listeners", 0, "cgroup", NonZero(""), "slot", NonZero(uint32(3)), "why", NonZero("x"), "err", error(list{1}))
+	log.Info("said", "suppressed", NonZero(0), "listeners", 0, "cgroup", NonZero(""), "slot", NonZero(uint32(3)), "why", NonZero("x"), "err", error(list{1}))
 	if got, want := b.String(), " level=INFO msg=said listeners=0 slot=3 why=x err=[1]\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("got %q, want %q at its end", got, want)
 	}

@@ -3,7 +3,6 @@
 package reconcile
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -12,12 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/compile/tables"
-	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
@@ -61,7 +57,7 @@ type Reconciler struct {
 	stats Stats
 	// written is the sum of those that have come to their end.
 	written atomic.Uint64
-	said    said
+	limiter logLimiter
 }
 
 // numbers are the indices of all maps that are not in use.
@@ -95,7 +91,7 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		manyTurns: manyTurns,
 		nextClass: tables.FirstClass,
 		touched:   touched{endpoints: map[uint32]struct{}{}},
-		said:      newSaid(),
+		limiter:   newLogLimiter(),
 	}
 	r.interners = newInterners(cfg, &r.numbers, &r.stats)
 	return r
@@ -177,7 +173,7 @@ func (r *Reconciler) switchClusters(im *compile.Image) bool {
 	}
 	r.unlinkLeft(&d)
 	r.inForce = im
-	r.sayInForce(im)
+	r.logActive(im)
 	return true
 }
 
@@ -185,52 +181,12 @@ func (r *Reconciler) switchTo(im *compile.Image) error {
 	r.stats = Stats{}
 	err := r.apply(im)
 	if err != nil {
-		// What comes after a failure is said.
-		r.said = newSaid()
+		// What comes after a failure is logged.
+		r.limiter = newLogLimiter()
 		return err
 	}
-	r.sayInForce(im)
+	r.logActive(im)
 	return nil
-}
-
-func (r *Reconciler) sayInForce(im *compile.Image) {
-	r.written.Add(uint64(r.stats.Total()))
-	if r.stats.Total() == 0 {
-		return
-	}
-	level := slog.LevelInfo
-	if !r.said.may(r.now()) {
-		level = slog.LevelDebug
-	}
-	r.log.Log(context.Background(), level, "configuration is in force",
-		"listeners", len(im.Listeners), "clusters", len(im.Clusters), "writes", r.stats.Total(), "unsaid", logging.NonZero(r.said.unsaid))
-	if level == slog.LevelInfo {
-		r.said.unsaid = 0
-	}
-}
-
-// A control plane may change something a hundred times a second: of many changes in a row the first saidAtOnce are said, and then one in saidEvery.
-const (
-	saidAtOnce = 10
-	saidEvery  = 10 * time.Second
-)
-
-// said paces what is said of changes.
-type said struct {
-	*rate.Limiter
-	// unsaid changes there have been since the last one that was said.
-	unsaid int
-}
-
-func newSaid() said { return said{Limiter: rate.NewLimiter(rate.Every(saidEvery), saidAtOnce)} }
-
-// may reports whether a change at this time is to be said, and counts it.
-func (s *said) may(now time.Time) bool {
-	if s.AllowN(now, 1) {
-		return true
-	}
-	s.unsaid++
-	return false
 }
 
 // apply adds children before parents and removes parents before children.

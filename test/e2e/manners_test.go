@@ -110,7 +110,7 @@ func TestLogBeginsWithVersionsAndItsLevelChanges(t *testing.T) {
 	if log := balancer.Stderr(); !begins.MatchString(log) {
 		t.Errorf("the log does not begin with the versions:\n%s", log)
 	}
-	if log := balancer.Stderr(); strings.Contains(log, "unsaid=0") {
+	if log := balancer.Stderr(); strings.Contains(log, "suppressed=0") {
 		t.Errorf("the log counts what is not there:\n%s", log)
 	}
 	if n := balancer.Metric(t, "xlb_build_info", "version", build.Version, "goversion", build.Go); n != 1 {
