@@ -68,7 +68,7 @@ func (s *source) accepts(lists []tables.List) (*interned[maps.Cells], error) {
 			return nil, err
 		}
 		// All that is ever taken of the map are pages, so each begins at a multiple of their length.
-		numbers = append(numbers, uint16(page.first/uint32(maps.ListsPerPage)))
+		numbers = append(numbers, uint16(page.First/uint32(maps.ListsPerPage)))
 		children = append(children, page)
 	}
 	return s.r.interners.pages.get(cellsOf(numbers), children...)

@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // entry is where routes lead to: a cluster or a subset.
@@ -127,9 +128,9 @@ func (r *Reconciler) newEntry() (entry, error) {
 		return entry{}, err
 	}
 	r.touched.entries = true
-	r.sh.NewCluster(s.first)
+	r.sh.NewCluster(s.First)
 	r.stats.Clusters++
-	return entry{index: s.first, version: uint32(atomic.LoadUint64(&r.sh.Clusters[s.first].Root) >> 32)}, nil
+	return entry{index: s.First, version: uint32(atomic.LoadUint64(&r.sh.Clusters[s.First].Root) >> 32)}, nil
 }
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
@@ -138,13 +139,13 @@ func (r *Reconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, e
 	key := endpointKey{cluster: name, address: e.Address}
 	known := r.endpoints[key]
 	if known == nil {
-		s, err := r.numbers.endpointIndex.take(1)
+		s, err := r.indices.endpointIndex.Take(1)
 		if err != nil {
 			return 0, err
 		}
-		known = &endpoint{index: s.first, since: r.now()}
+		known = &endpoint{index: s.First, since: r.now()}
 		r.endpoints[key] = known
-		r.byIndex[s.first] = key
+		r.byIndex[s.First] = key
 		resetEndpoint(&r.sh.Endpoints[known.index])
 		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
 		r.beginHealth(known.index, e.Checked)
@@ -217,7 +218,7 @@ func (r *Reconciler) unlinkEntry(e entry) {
 	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version+1)<<32)
 	r.stats.Clusters++
 	r.touched.entries = true
-	r.pending.clusters = append(r.pending.clusters, span{e.index, 1})
+	r.pending.clusters = append(r.pending.clusters, indices.Span{First: e.index, Count: 1})
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.
@@ -249,6 +250,6 @@ func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
 	delete(r.endpoints, key)
 	delete(r.byIndex, index)
 	r.touched.endpoints[index] = struct{}{}
-	r.pending.endpoints = append(r.pending.endpoints, span{index, 1})
+	r.pending.endpoints = append(r.pending.endpoints, indices.Span{First: index, Count: 1})
 	return true
 }

@@ -240,7 +240,7 @@ func (d *draft) moves() bool {
 	for _, h := range d.table.Hosts {
 		e := hostEntry{key: h.Key}
 		if v := d.vhosts[h.VHost-1].live; v != nil {
-			e.vhost = v.number.first
+			e.vhost = v.number.First
 		}
 		now[h.Direction] = append(now[h.Direction], e)
 	}

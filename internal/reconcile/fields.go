@@ -4,6 +4,7 @@ package reconcile
 
 import (
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // pseudo are the fields that lie in the table itself, by their names in tables.Table.
@@ -15,7 +16,7 @@ func (r *Reconciler) writeFields(v *version) error {
 		if _, is := pseudo[f.Name]; is {
 			continue
 		}
-		if err := put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), v.askedField(i)); err != nil {
+		if err := writes.Put(&r.stats.Fields, r.cfg.Fields, v.fieldKey(f.Name), v.askedField(i)); err != nil {
 			return err
 		}
 	}
@@ -26,7 +27,7 @@ func (v *version) askedField(i int) maps.AskedField {
 	f := &v.table.Fields[i]
 	automaton, automata := v.automata[i].place()
 	return maps.AskedField{
-		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.first + uint32(i), Flags: uint32(f.Flags),
+		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.First + uint32(i), Flags: uint32(f.Flags),
 		Slot: f.Slot, Class: f.Class, Automaton: automaton, Automata: automata,
 	}
 }
@@ -41,7 +42,7 @@ func (v *version) setPseudo(t *maps.RouteTable) {
 }
 
 func (v *version) fieldKey(name string) maps.FieldKey {
-	key := maps.FieldKey{Table: v.index.first, Len: uint32(len(name))}
+	key := maps.FieldKey{Table: v.index.First, Len: uint32(len(name))}
 	copy(key.Name[:], name)
 	return key
 }
@@ -63,7 +64,7 @@ func (v *version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Va
 }
 
 func (v *version) valueKey(e valueEntry) maps.ValueKey {
-	key := maps.ValueKey{PrefixLen: scopeBits + 8*uint32(len(e.text)), Field: v.fieldNumbers.first + e.field}
+	key := maps.ValueKey{PrefixLen: scopeBits + 8*uint32(len(e.text)), Field: v.fieldNumbers.First + e.field}
 	copy(key.Value[:], e.text)
 	return key
 }
@@ -71,7 +72,7 @@ func (v *version) valueKey(e valueEntry) maps.ValueKey {
 // eraseValues deletes values of an unlinked version.
 func (v *version) eraseValues(count *int, from maps.Table[maps.ValueKey, maps.Value], list *[]valueEntry) error {
 	for n := len(*list); n > 0; n-- {
-		if err := remove(count, from, v.valueKey((*list)[n-1])); err != nil {
+		if err := writes.Remove(count, from, v.valueKey((*list)[n-1])); err != nil {
 			return err
 		}
 		*list = (*list)[:n-1]
@@ -86,7 +87,7 @@ func (r *Reconciler) eraseFields(v *version) error {
 		if _, is := pseudo[name]; is {
 			continue
 		}
-		if err := remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(name)); err != nil {
+		if err := writes.Remove(&r.stats.Fields, r.cfg.Fields, v.fieldKey(name)); err != nil {
 			return err
 		}
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // group is a group in the maps.
 type group struct {
-	index    span
-	schedule span
+	index    indices.Span
+	schedule indices.Span
 	// places of a table that finds endpoints by hash.
-	places span
+	places indices.Span
 	// worn is how many turns have been moved since the schedule was written.
 	worn int
 	groupContent
@@ -125,7 +126,7 @@ func (w *grouping) writeTop(root *clusters.Group) error {
 	if err != nil {
 		return err
 	}
-	w.top, w.shares = top.index.first, root.Shares(len(w.endpoints))
+	w.top, w.shares = top.index.First, root.Shares(len(w.endpoints))
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (w *grouping) write(g *clusters.Group) (*group, error) {
 			if err != nil {
 				return nil, err
 			}
-			indices = append(indices, below.index.first)
+			indices = append(indices, below.index.First)
 		}
 	}
 	for _, turn := range g.Turns {
@@ -186,7 +187,7 @@ func (w *grouping) hashing(of *clusters.Hashing) *clusters.Hashing {
 func (w *grouping) create(content groupContent) (*group, error) {
 	g := &group{groupContent: content}
 	var err error
-	if g.index, err = w.r.numbers.groupIndex.take(1); err != nil {
+	if g.index, err = w.r.indices.groupIndex.Take(1); err != nil {
 		return nil, err
 	}
 	// Noted before the next step, which may fail.
@@ -197,9 +198,9 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	for i, turn := range content.turns {
 		w.r.setTurn(g, i, turn)
 	}
-	shared := &w.r.sh.Groups[g.index.first]
-	g.places = w.r.publishTable(g.index.first, content.hashing)
-	atomic.StoreUint64(&shared.Table, uint64(g.places.count)<<32|uint64(g.places.first))
+	shared := &w.r.sh.Groups[g.index.First]
+	g.places = w.r.publishTable(g.index.First, content.hashing)
+	atomic.StoreUint64(&shared.Table, uint64(g.places.Count)<<32|uint64(g.places.First))
 	atomic.StoreUint32(&shared.Policy, uint32(content.policy))
 	atomic.StoreUint32(&shared.Choices, content.choices)
 	atomic.StoreUint32(&shared.Flags, uint32(content.flags))
@@ -211,8 +212,8 @@ func (w *grouping) create(content groupContent) (*group, error) {
 
 // giveGroup gives up a group that no program can reach.
 func (r *Reconciler) giveGroup(g *group) {
-	r.sh.HashTables[g.index.first].Store(nil)
-	r.numbers.schedules.give(g.schedule)
-	r.numbers.hashPlaces.give(g.places)
-	r.numbers.groupIndex.give(g.index)
+	r.sh.HashTables[g.index.First].Store(nil)
+	r.indices.schedules.Free(g.schedule)
+	r.indices.hashPlaces.Free(g.places)
+	r.indices.groupIndex.Free(g.index)
 }

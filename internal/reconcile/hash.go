@@ -6,26 +6,27 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // publishTable makes a group's table that finds endpoints by hash, for the daemon and, if it may have it and there is room, for the kernel: these
 // are its places. Nobody reads them yet. A cluster without any there is served in user space.
-func (r *Reconciler) publishTable(group uint32, of *clusters.Hashing) span {
+func (r *Reconciler) publishTable(group uint32, of *clusters.Hashing) indices.Span {
 	if of == nil {
 		r.sh.HashTables[group].Store(nil)
-		return span{}
+		return indices.Span{}
 	}
 	table := of.Table()
 	r.sh.HashTables[group].Store(&maps.HashTable{Table: table, Endpoints: of.Endpoints, BalanceFactor: of.BalanceFactor})
 	if !of.InKernel(table.Len()) {
-		return span{}
+		return indices.Span{}
 	}
-	places, err := r.numbers.hashPlaces.take(uint32(table.Len()))
+	places, err := r.indices.hashPlaces.Take(uint32(table.Len()))
 	if err != nil {
 		r.log.Warn("a cluster that hashes is served in user space", "err", err)
-		return span{}
+		return indices.Span{}
 	}
-	writePlaces(r.sh.HashPlaces[places.first:places.first+places.count], table, of.Endpoints)
+	writePlaces(r.sh.HashPlaces[places.First:places.First+places.Count], table, of.Endpoints)
 	return places
 }
 

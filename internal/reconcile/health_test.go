@@ -190,10 +190,10 @@ func TestGroupsThatStayKeepTheirTurn(t *testing.T) {
 	cfg.Clusters[0].Balancing.LocalityWeighted = true
 	g.mustApply(cfg)
 	before := slices.Clone(g.r.clusters["web"].trees[model.Part{}].groups)
-	g.kernel.sh.Groups[before[1].index.first].Turn = 7
+	g.kernel.sh.Groups[before[1].index.First].Turn = 7
 	g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
 	after := g.r.clusters["web"].trees[model.Part{}].groups
-	if after[1] != before[1] || g.kernel.sh.Groups[after[1].index.first].Turn != 7 {
+	if after[1] != before[1] || g.kernel.sh.Groups[after[1].index.First].Turn != 7 {
 		t.Error("the other locality's group has changed")
 	}
 	if after[0] == before[0] || after[2] == before[2] {
@@ -222,7 +222,7 @@ func TestAClusterKeepsItsGroupsWhenThereIsNoRoomForOthers(t *testing.T) {
 	if stats, err := g.r.Apply(im); err != nil || stats.Total() != 0 {
 		t.Errorf("apply wrote %+v (%v), want nothing", stats, err)
 	}
-	if used := used(g.r.numbers.groupIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).groupIndex); used != 1 {
+	if used := used(g.r.indices.groupIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).groupIndex); used != 1 {
 		t.Errorf("%d groups in use, want 1", used)
 	}
 }
@@ -243,8 +243,8 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 			changes = append(changes, HealthChange{Endpoint: e.Index, Set: maps.EndpointUnhealthy})
 		}
 	}
-	free := g.r.numbers.groupIndex
-	others, err := free.take(uint32(free.left()))
+	free := g.r.indices.groupIndex
+	others, err := free.Take(uint32(free.Left()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 	if !g.r.MustRegroup() {
 		t.Error("nothing is to be tried again")
 	}
-	free.give(others)
+	free.Free(others)
 	now = now.Add(latePace)
 	g.mustGrow()
 	if got := g.served(); got != "9001 9002" {

@@ -5,6 +5,7 @@ package reconcile
 import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // hostEntry is an entry of the host trie.
@@ -23,13 +24,13 @@ type hostEntries [2][]hostEntry
 // hostsOf returns the hosts of a table with these virtual hosts.
 func hostsOf(t *tables.Table, vhosts []*vhost) (list hostEntries) {
 	for _, h := range t.Hosts {
-		list[h.Direction] = append(list[h.Direction], hostEntry{h.Key, vhosts[h.VHost-1].number.first})
+		list[h.Direction] = append(list[h.Direction], hostEntry{h.Key, vhosts[h.VHost-1].number.First})
 	}
 	return list
 }
 
 func (v *version) hostKey(direction maps.HostDirection, text string) maps.HostKey {
-	key := maps.HostKey{PrefixLen: scopeBits + 8*uint32(len(text)), Scope: v.index.first*2 + uint32(direction)}
+	key := maps.HostKey{PrefixLen: scopeBits + 8*uint32(len(text)), Scope: v.index.First*2 + uint32(direction)}
 	copy(key.Host[:], text)
 	return key
 }
@@ -59,9 +60,9 @@ func (r *Reconciler) patchHosts(v *version, want hostEntries) error {
 		changes[d] = editsOf(v.hosts[d], want[d])
 		writers[d] = trieWriter[hostEntry]{r: r, order: &trieOrder{}, write: func(e edit[hostEntry]) error {
 			if e.to == nil {
-				return remove(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(d, e.key))
+				return writes.Remove(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(d, e.key))
 			}
-			return put(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(d, e.key), e.to.vhost)
+			return writes.Put(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(d, e.key), e.to.vhost)
 		}}
 	}
 	backward, forward := &writers[maps.HostBackward], &writers[maps.HostForward]

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // bucket is an entry of an index: what a request with these classes may take.
@@ -32,13 +34,13 @@ func dropBuckets(list []bucket) {
 // storedBucket is one that has a place in the map of lists.
 type storedBucket struct {
 	bucket
-	list span
+	list indices.Span
 }
 
 // index are the buckets that have one number. It is found by what it holds, like an interned list, but by its owner only, who may
 // change it in place.
 type index struct {
-	span
+	indices.Span
 	of    *indexes
 	owner maps.ListenerKey
 	hash  uint64
@@ -51,8 +53,8 @@ type index struct {
 type indexes struct {
 	into    maps.Table[maps.BucketKey, uint32]
 	lists   maps.Table[uint32, uint64]
-	numbers *ranges
-	places  *ranges
+	numbers *indices.Allocator
+	places  *indices.Allocator
 	// count and changed count what is written into the map of buckets and into the lists.
 	count, changed *int
 	seed           maphash.Seed
@@ -62,7 +64,7 @@ type indexes struct {
 	unused []*index
 }
 
-func newIndexes(cfg *maps.Config, n *numbers, stats *Stats) *indexes {
+func newIndexes(cfg *maps.Config, n *indexAllocators, stats *writes.Stats) *indexes {
 	return &indexes{
 		into: cfg.Buckets, lists: cfg.BucketLists, numbers: n.tupleNumbers, places: n.bucketLists,
 		count: &stats.Buckets, changed: &stats.BucketLists, seed: maphash.MakeSeed(), found: map[uint64][]*index{},
@@ -88,14 +90,14 @@ func (s *indexes) get(owner maps.ListenerKey, buckets []bucket) (*index, error) 
 			return x, nil
 		}
 	}
-	number, err := s.numbers.take(1)
+	number, err := s.numbers.Take(1)
 	if err != nil {
 		dropBuckets(buckets)
 		return nil, err
 	}
-	x := &index{span: number, of: s, owner: owner, refs: 1}
+	x := &index{Span: number, of: s, owner: owner, refs: 1}
 	for i, b := range buckets {
-		list, err := s.places.take(1)
+		list, err := s.places.Take(1)
 		if err != nil {
 			dropBuckets(buckets[i:])
 			s.unused = append(s.unused, x)
@@ -145,8 +147,8 @@ type bucketBatch struct {
 }
 
 func (w *bucketBatch) add(x *index, b storedBucket) {
-	w.keys.add(x.key(b), b.list.first)
-	w.words.add(b.list.first, b.word())
+	w.keys.add(x.key(b), b.list.First)
+	w.words.add(b.list.First, b.word())
 }
 
 // put writes the buckets, in order, and returns how many can be found then: after an error fewer than all.
@@ -160,7 +162,7 @@ func (s *indexes) put(w *bucketBatch) (int, error) {
 }
 
 func (x *index) key(b storedBucket) maps.BucketKey {
-	return maps.BucketKey{Tuple: x.first, Classes: b.classes}
+	return maps.BucketKey{Tuple: x.First, Classes: b.classes}
 }
 
 func (x *index) hold() { x.refs++ }
@@ -180,13 +182,13 @@ func (s *indexes) erase() error {
 		x := s.unused[0]
 		for n := len(x.buckets); n > 0; n-- {
 			b := x.buckets[n-1]
-			if err := remove(s.count, s.into, x.key(b)); err != nil {
+			if err := writes.Remove(s.count, s.into, x.key(b)); err != nil {
 				return err
 			}
 			s.release(b)
 			x.buckets = x.buckets[:n-1]
 		}
-		s.numbers.give(x.span)
+		s.numbers.Free(x.Span)
 		s.unused = s.unused[1:]
 	}
 	return nil
@@ -195,5 +197,5 @@ func (s *indexes) erase() error {
 // release gives up what a bucket that no program reads has pointed to.
 func (s *indexes) release(b storedBucket) {
 	b.routes.drop()
-	s.places.give(b.list)
+	s.places.Free(b.list)
 }

@@ -2,7 +2,10 @@
 
 package reconcile
 
-import "slices"
+import (
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
+	"slices"
+)
 
 // indexChange makes an index of the live version one with other buckets, in place. A request reads one bucket of an index: so if nothing else
 // changes for it, each bucket is the switch of the requests with its classes.
@@ -53,7 +56,7 @@ func (c *indexChange) add(u *pendingReclaim) error {
 	var err error
 	for _, b := range c.added {
 		stored := storedBucket{bucket: b}
-		if stored.list, err = s.places.take(1); err != nil {
+		if stored.list, err = s.places.Take(1); err != nil {
 			break
 		}
 		w.add(x, stored)
@@ -65,7 +68,7 @@ func (c *indexChange) add(u *pendingReclaim) error {
 	}
 	u.hasReaders = u.hasReaders || n > 0
 	for _, b := range list[n:] {
-		s.places.give(b.list) // nothing leads there
+		s.places.Free(b.list) // nothing leads there
 	}
 	c.added = c.added[n:]
 	x.buckets = append(x.buckets, list[:n]...)
@@ -79,7 +82,7 @@ func (c *indexChange) replace(u *pendingReclaim) error {
 	for len(c.replaced) > 0 {
 		pair := c.replaced[0]
 		b := &c.of.buckets[c.find(pair[0])]
-		if err := put(s.changed, s.lists, b.list.first, pair[1].word()); err != nil {
+		if err := writes.Put(s.changed, s.lists, b.list.First, pair[1].word()); err != nil {
 			return err
 		}
 		u.hasReaders = true
@@ -96,7 +99,7 @@ func (c *indexChange) remove(u *pendingReclaim) error {
 	for len(c.deleted) > 0 {
 		i := c.find(c.deleted[0])
 		b := x.buckets[i]
-		if err := remove(s.count, s.into, x.key(b)); err != nil {
+		if err := writes.Remove(s.count, s.into, x.key(b)); err != nil {
 			return err
 		}
 		u.hasReaders = true

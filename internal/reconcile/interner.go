@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // refCounted is what others point to: it stays in the maps while there is a reference to it.
@@ -25,7 +27,7 @@ func dropAll(list []refCounted) {
 // tables, or two versions of one, have in common lies in the map once.
 type interner[V comparable] struct {
 	into    maps.Table[uint32, V]
-	numbers *ranges
+	numbers *indices.Allocator
 	count   *int
 	seed    maphash.Seed
 	found   map[uint64]*interned[V]
@@ -35,7 +37,7 @@ type interner[V comparable] struct {
 
 // interned is such a list; nil is the empty one.
 type interned[V comparable] struct {
-	span
+	indices.Span
 	of       *interner[V]
 	hash     uint64
 	next     *interned[V] // with the same hash
@@ -44,7 +46,7 @@ type interned[V comparable] struct {
 	children []refCounted // what the entries point to
 }
 
-func newInterner[V comparable](into maps.Table[uint32, V], numbers *ranges, count *int) *interner[V] {
+func newInterner[V comparable](into maps.Table[uint32, V], numbers *indices.Allocator, count *int) *interner[V] {
 	return &interner[V]{into: into, numbers: numbers, count: count, seed: maphash.MakeSeed(), found: map[uint64]*interned[V]{}}
 }
 
@@ -59,13 +61,13 @@ func (s *interner[V]) get(content []V, children ...refCounted) (*interned[V], er
 			return p, nil
 		}
 	}
-	numbers, err := s.numbers.take(uint32(len(content)))
-	if err != nil || numbers.count == 0 {
+	numbers, err := s.numbers.Take(uint32(len(content)))
+	if err != nil || numbers.Count == 0 {
 		dropAll(children)
 		return nil, err
 	}
 	p := &interned[V]{
-		span: numbers, of: s, hash: hash, next: s.found[hash], content: slices.Clone(content), refs: 1, children: slices.Clone(children),
+		Span: numbers, of: s, hash: hash, next: s.found[hash], content: slices.Clone(content), refs: 1, children: slices.Clone(children),
 	}
 	s.found[hash] = p
 	s.queue = append(s.queue, p)
@@ -88,7 +90,7 @@ func (s *interner[V]) flush() error {
 	for _, p := range s.queue {
 		for i, v := range p.content {
 			if p.refs > 0 {
-				w.add(p.first+uint32(i), v)
+				w.add(p.First+uint32(i), v)
 			}
 		}
 	}
@@ -114,7 +116,7 @@ func (p *interned[V]) drop() {
 		return
 	}
 	p.of.forget(p)
-	p.of.numbers.give(p.span)
+	p.of.numbers.Free(p.Span)
 	dropAll(p.children)
 }
 
@@ -138,7 +140,7 @@ func (p *interned[V]) place() (first, count uint32) {
 	if p == nil {
 		return 0, 0
 	}
-	return p.first, p.count
+	return p.First, p.Count
 }
 
 // interners are those of all maps.
@@ -157,7 +159,7 @@ type interners struct {
 	indexes        *indexes
 }
 
-func newInterners(cfg *maps.Config, n *numbers, stats *Stats) interners {
+func newInterners(cfg *maps.Config, n *indexAllocators, stats *writes.Stats) interners {
 	return interners{
 		routes:         newInterner(cfg.Routes, n.routes, &stats.Routes),
 		splits:         newInterner(cfg.Splits, n.splits, &stats.Splits),

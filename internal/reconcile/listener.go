@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // listener is a service address in the maps. Its number is never given to another
@@ -83,7 +84,7 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 			return err
 		}
 	default:
-		if err := put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.index.first}); err != nil {
+		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.index.First}); err != nil {
 			return err
 		}
 		r.pending.replaceVersion(d.next, known.live)
@@ -98,7 +99,7 @@ func (r *Reconciler) show(l *listener, keys []maps.ListenerKey, number uint32) e
 		if found, ok := l.shown[key]; ok && found == number {
 			continue
 		}
-		if err := put(&r.stats.VIPs, r.cfg.VIPs, key, number); err != nil {
+		if err := writes.Put(&r.stats.VIPs, r.cfg.VIPs, key, number); err != nil {
 			return err
 		}
 		l.shown[key] = number
@@ -127,11 +128,11 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 		known = &listener{key: key, shown: map[maps.ListenerKey]uint32{}}
 	}
 	if known.number == 0 && !l.PassesBy {
-		s, err := r.numbers.listeners.take(1)
+		s, err := r.indices.listeners.Take(1)
 		if err != nil {
 			return nil, fmt.Errorf("%w; addresses that were served once count until the daemon restarts", err)
 		}
-		known.number = s.first
+		known.number = s.First
 	}
 	r.listeners[key] = known
 	known.name = l.Name
@@ -170,7 +171,7 @@ func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
 		}
 		// Another listener may have got the address meanwhile.
 		if ok && number == shown {
-			if err := remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
+			if err := writes.Remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
 				return err
 			}
 		}
@@ -194,7 +195,7 @@ func (r *Reconciler) dropTable(l *listener) error {
 	if l.live == nil {
 		return nil
 	}
-	if err := put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
+	if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
 		return err
 	}
 	r.pending.replaceVersion(nil, l.live)

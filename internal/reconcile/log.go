@@ -30,6 +30,9 @@ func (r *Reconciler) logActive(im *compile.Image) {
 	}
 }
 
+// Written is the sum of the writes of all images that have been put in force. What was written later, to erase what was before, is not counted.
+func (r *Reconciler) Written() uint64 { return r.written.Load() }
+
 // A control plane may change something a hundred times a second: of many changes in a row the first logBurst are logged, and then one in logEvery.
 const (
 	logBurst = 10

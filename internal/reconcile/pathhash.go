@@ -2,6 +2,10 @@
 
 package reconcile
 
+import (
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
+)
+
 // Changing the hash of paths in place.
 //
 // Here a program reads first which lengths there are, then tries the beginnings of its text from the longest to the shortest,
@@ -71,7 +75,7 @@ func (r *Reconciler) dropLengths(v *vhost, have []pathEntry) error {
 }
 
 func (r *Reconciler) setLengths(v *vhost, lengths pathLengths) error {
-	if err := put(&r.stats.VHosts, r.cfg.VHosts, v.number.first, uint64(lengths)); err != nil {
+	if err := writes.Put(&r.stats.VHosts, r.cfg.VHosts, v.number.First, uint64(lengths)); err != nil {
 		return err
 	}
 	v.lengths, r.pending.hasReaders = lengths, true

@@ -18,7 +18,7 @@ type hashState struct {
 }
 
 func (g *rig) hashState(v *vhost) hashState {
-	s := hashState{lengths: at(g.kernel.cfg.VHosts, v.number.first), entries: map[maps.PathText]maps.Candidates{}}
+	s := hashState{lengths: at(g.kernel.cfg.VHosts, v.number.First), entries: map[maps.PathText]maps.Candidates{}}
 	g.kernel.cfg.PathTexts.Each(func(k maps.PathText, c maps.Candidates) bool { s.entries[k] = c; return true })
 	return s
 }

@@ -5,6 +5,8 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // pendingReclaim is what nothing points to: numbers that programs which began earlier may still
@@ -27,7 +29,7 @@ type pendingReclaim struct {
 // reclaimable are numbers of which nothing is to be erased: changes of health may add to them while programs are waited for.
 type reclaimable struct {
 	groups              []*group
-	clusters, endpoints []span
+	clusters, endpoints []indices.Span
 }
 
 func (s *reclaimable) count() int { return len(s.groups) + len(s.clusters) + len(s.endpoints) }
@@ -141,31 +143,31 @@ func (r *Reconciler) free(s *reclaimable) {
 	r.busy = append(r.busy, s.clusters...)
 	r.giveIdleClusters()
 	for _, e := range s.endpoints {
-		r.numbers.endpointIndex.give(e)
+		r.indices.endpointIndex.Free(e)
 	}
 }
 
 // giveIdleClusters frees the indices of clusters that no request is counted for any more. The others keep theirs, for a lease that ends takes itself from
 // the count at its cluster's index, and no program can look whose that is and subtract in one step.
 func (r *Reconciler) giveIdleClusters() {
-	r.busy = slices.DeleteFunc(r.busy, func(c span) bool {
-		if r.sh.Counts(c.first) {
+	r.busy = slices.DeleteFunc(r.busy, func(c indices.Span) bool {
+		if r.sh.Counts(c.First) {
 			return false
 		}
-		r.numbers.clusterIndex.give(c)
+		r.indices.clusterIndex.Free(c)
 		return true
 	})
 }
 
 // takeCluster returns an index that has no cluster. One with requests of a former cluster is taken only where there is no other: of a lease whose endpoint
 // has come back in a new cluster of the same name nobody knows the index, and its count stays.
-func (r *Reconciler) takeCluster() (span, error) {
-	s, err := r.numbers.clusterIndex.take(1)
+func (r *Reconciler) takeCluster() (indices.Span, error) {
+	s, err := r.indices.clusterIndex.Take(1)
 	if err == nil || len(r.busy) == 0 {
 		return s, err
 	}
 	r.giveIdleClusters()
-	if s, err = r.numbers.clusterIndex.take(1); err == nil {
+	if s, err = r.indices.clusterIndex.Take(1); err == nil {
 		return s, nil
 	}
 	s, r.busy = r.busy[0], r.busy[1:]

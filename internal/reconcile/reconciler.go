@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // Reconciler is the only writer of the configuration's maps, which are empty when it
@@ -38,8 +39,8 @@ type Reconciler struct {
 	byIndex map[uint32]endpointKey
 	pending pendingReclaim
 	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
-	busy      []span
-	numbers   numbers
+	busy      []indices.Span
+	indices   indexAllocators
 	interners interners
 	// manyPaths is as the constant says; tests have another one.
 	manyPaths int
@@ -61,18 +62,18 @@ type Reconciler struct {
 }
 
 // numbers are the indices of all maps that are not in use.
-type numbers struct {
-	listeners, tables, vhosts   *ranges
-	routes, splits, schedules   *ranges
-	rewrites, retries           *ranges
-	fields                      *ranges
-	tuples, tupleNumbers        *ranges
-	bucketLists                 *ranges
-	automata, cells, accepts    *ranges
-	acceptedValues              *ranges
-	hashPlaces                  *ranges
-	clusterIndex, endpointIndex *ranges
-	groupIndex                  *ranges
+type indexAllocators struct {
+	listeners, tables, vhosts   *indices.Allocator
+	routes, splits, schedules   *indices.Allocator
+	rewrites, retries           *indices.Allocator
+	fields                      *indices.Allocator
+	tuples, tupleNumbers        *indices.Allocator
+	bucketLists                 *indices.Allocator
+	automata, cells, accepts    *indices.Allocator
+	acceptedValues              *indices.Allocator
+	hashPlaces                  *indices.Allocator
+	clusterIndex, endpointIndex *indices.Allocator
+	groupIndex                  *indices.Allocator
 }
 
 // New returns a reconciler for maps that are empty.
@@ -86,41 +87,41 @@ func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
 		clusters:  map[string]*cluster{},
 		endpoints: map[endpointKey]*endpoint{},
 		byIndex:   map[uint32]endpointKey{},
-		numbers:   newNumbers(cfg.Sizes, sh),
+		indices:   newNumbers(cfg.Sizes, sh),
 		manyPaths: manyPaths,
 		manyTurns: manyTurns,
 		nextClass: tables.FirstClass,
 		touched:   touched{endpoints: map[uint32]struct{}{}},
 		limiter:   newLogLimiter(),
 	}
-	r.interners = newInterners(cfg, &r.numbers, &r.stats)
+	r.interners = newInterners(cfg, &r.indices, &r.stats)
 	return r
 }
 
 // newNumbers leaves out 0 where it means none: of tables and virtual hosts by the
 // maps' definition, of rewrites and sets of statuses too, of listeners so that a connection without one finds none.
-func newNumbers(sizes maps.Sizes, sh *maps.Shared) numbers {
-	return numbers{
-		listeners:      newRanges("addresses", "listeners", 1, sizes.Listeners),
-		tables:         newRanges("tables", "route_tables", 1, sizes.RouteTables),
-		vhosts:         newRanges("virtual hosts", "vhosts", 1, sizes.VHosts),
-		routes:         newRanges("routes", "routes", 0, sizes.Routes),
-		splits:         newRanges("shares", "splits", 0, sizes.Splits),
-		rewrites:       newRanges("rewrites of paths", "rewrites", 1, sizes.Rewrites),
-		retries:        newRanges("sets of statuses", "retry_sets", 1, sizes.RetrySets),
-		fields:         newRanges("headers", "fields", 1, math.MaxUint32),
-		tuples:         newRanges("parts of indexes", "tuples", 0, sizes.Tuples),
-		bucketLists:    newRanges("entries of indexes", "bucket_lists", 0, sizes.BucketLists).held(sh, maps.GrowingBucketLists),
-		tupleNumbers:   newRanges("indexes", "buckets", 1, math.MaxUint32),
-		automata:       newRanges("automata", "automata", 0, sizes.Automata),
-		cells:          newRanges("blocks of transitions", "cell_blocks", 0, sizes.Cells),
-		accepts:        newRanges("combinations of expressions", "accepts", 0, sizes.Accepts),
-		acceptedValues: newRanges("combinations of header conditions", "accepted_values", 0, sizes.AcceptedValues),
-		schedules:      newRanges("turns", "schedules", 0, uint32(len(sh.Schedules))).held(sh, maps.GrowingSchedules),
-		hashPlaces:     newRanges("places of hash tables", "hash_places", 0, uint32(len(sh.HashPlaces))).held(sh, maps.GrowingHashPlaces),
-		clusterIndex:   newRanges("clusters", "clusters", 0, uint32(len(sh.Clusters))),
-		groupIndex:     newRanges("groups of endpoints", "groups", 1, uint32(len(sh.Groups))),
-		endpointIndex:  newRanges("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
+func newNumbers(sizes maps.Sizes, sh *maps.Shared) indexAllocators {
+	return indexAllocators{
+		listeners:      indices.NewAllocator("addresses", "listeners", 1, sizes.Listeners),
+		tables:         indices.NewAllocator("tables", "route_tables", 1, sizes.RouteTables),
+		vhosts:         indices.NewAllocator("virtual hosts", "vhosts", 1, sizes.VHosts),
+		routes:         indices.NewAllocator("routes", "routes", 0, sizes.Routes),
+		splits:         indices.NewAllocator("shares", "splits", 0, sizes.Splits),
+		rewrites:       indices.NewAllocator("rewrites of paths", "rewrites", 1, sizes.Rewrites),
+		retries:        indices.NewAllocator("sets of statuses", "retry_sets", 1, sizes.RetrySets),
+		fields:         indices.NewAllocator("headers", "fields", 1, math.MaxUint32),
+		tuples:         indices.NewAllocator("parts of indexes", "tuples", 0, sizes.Tuples),
+		bucketLists:    indices.NewAllocator("entries of indexes", "bucket_lists", 0, sizes.BucketLists).Growing(sh, maps.GrowingBucketLists),
+		tupleNumbers:   indices.NewAllocator("indexes", "buckets", 1, math.MaxUint32),
+		automata:       indices.NewAllocator("automata", "automata", 0, sizes.Automata),
+		cells:          indices.NewAllocator("blocks of transitions", "cell_blocks", 0, sizes.Cells),
+		accepts:        indices.NewAllocator("combinations of expressions", "accepts", 0, sizes.Accepts),
+		acceptedValues: indices.NewAllocator("combinations of header conditions", "accepted_values", 0, sizes.AcceptedValues),
+		schedules:      indices.NewAllocator("turns", "schedules", 0, uint32(len(sh.Schedules))).Growing(sh, maps.GrowingSchedules),
+		hashPlaces:     indices.NewAllocator("places of hash tables", "hash_places", 0, uint32(len(sh.HashPlaces))).Growing(sh, maps.GrowingHashPlaces),
+		clusterIndex:   indices.NewAllocator("clusters", "clusters", 0, uint32(len(sh.Clusters))),
+		groupIndex:     indices.NewAllocator("groups of endpoints", "groups", 1, uint32(len(sh.Groups))),
+		endpointIndex:  indices.NewAllocator("endpoints", "endpoints", 0, uint32(len(sh.Endpoints))),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 var testSizes = maps.Sizes{
@@ -375,7 +376,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 
 // inUse counts what is in the maps and in their numbers.
 func (g *rig) inUse() map[string]int {
-	n, full, cfg := &g.r.numbers, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh), g.kernel.cfg
+	n, full, cfg := &g.r.indices, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh), g.kernel.cfg
 	return map[string]int{
 		"addresses":            entries(cfg.VIPs),
 		"hosts":                entries(cfg.Hosts),
@@ -428,4 +429,4 @@ func entries[K comparable, V any](t maps.Table[K, V]) (n int) {
 	return n
 }
 
-func used(now, full *ranges) int { return int(full.left() - now.left()) }
+func used(now, full *indices.Allocator) int { return int(full.Left() - now.Left()) }

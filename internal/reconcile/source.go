@@ -117,7 +117,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []refCounted
 		if err != nil {
 			return to, nil, err
 		}
-		to.Rewrite = rewrite.first
+		to.Rewrite = rewrite.First
 		children = append(children, rewrite)
 	}
 	if from.Retry != 0 {
@@ -125,7 +125,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []refCounted
 		if err != nil {
 			return to, children, err
 		}
-		to.Flags |= set.first << maps.RouteRetryShift
+		to.Flags |= set.First << maps.RouteRetryShift
 		children = append(children, set)
 	}
 	if from.Count == 0 {
@@ -204,7 +204,7 @@ func (s *source) tuple(from *tables.Tuple, to *maps.Tuple) (refCounted, error) {
 	if err != nil {
 		return nil, err
 	}
-	to.Number = x.first
+	to.Number = x.First
 	return x, nil
 }
 
@@ -266,7 +266,7 @@ func (s *source) pair(live []pathEntry, paths []tables.Path, partners map[*index
 		case e.key > p.Key:
 			paths = paths[1:]
 			continue
-		case e.tuples != nil && e.tuples.count == p.TupleCount:
+		case e.tuples != nil && e.tuples.Count == p.TupleCount:
 			s.pairTuples(e.tuples, s.table.Tuples[p.Tuple:p.Tuple+p.TupleCount], partners)
 		}
 		live, paths = live[1:], paths[1:]
@@ -307,7 +307,7 @@ func (s *source) entry(p tables.Path, automata *interned[maps.Automaton], first 
 	if p.Automata > 0 {
 		automata.hold()
 		e.automata = automata
-		e.value.Automaton, e.value.Automata = automata.first+p.Automaton-first, p.Automata
+		e.value.Automaton, e.value.Automata = automata.First+p.Automaton-first, p.Automata
 	}
 	return e, nil
 }

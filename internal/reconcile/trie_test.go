@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // hostState is what the two tries of hosts hold for the beginnings of one host.
@@ -67,7 +68,7 @@ func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	waited := 0
 	for range 4000 {
 		g := newRig(t)
-		v := &version{index: span{1, 1}}
+		v := &version{index: indices.Span{First: 1, Count: 1}}
 		have, want := w.hostsAlong(host, 1+w.IntN(4)), w.hostsAlong(host, 1+w.IntN(4))
 		if err := g.patchHosts(v, have); err != nil {
 			t.Fatal(err)

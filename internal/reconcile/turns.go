@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
 // A group of many endpoints is changed in place when few of its turns change: an endpoint more or less then costs a few stores, whatever the number
@@ -44,18 +45,18 @@ func (r *Reconciler) roomFor(turns int) uint32 {
 }
 
 // takeSchedule returns places for so many turns, with room for more if there is any.
-func (r *Reconciler) takeSchedule(turns int) (span, error) {
-	if s, err := r.numbers.schedules.take(r.roomFor(turns)); err == nil {
+func (r *Reconciler) takeSchedule(turns int) (indices.Span, error) {
+	if s, err := r.indices.schedules.Take(r.roomFor(turns)); err == nil {
 		return s, nil
 	}
-	return r.numbers.schedules.take(uint32(turns))
+	return r.indices.schedules.Take(uint32(turns))
 }
 
 // editable says whether one of a tree's groups of before may become what content says by an edit, whatever their turns.
 func (w *grouping) editable(old *group, content *groupContent) bool {
 	n, was := len(content.turns), len(old.turns)
 	scanned := content.policy == maps.PolicyLeastScan && min(n, was) <= int(maps.MaxScan) // in order, without another look at the length
-	return min(n, was) >= w.r.manyTurns && uint32(n) <= old.schedule.count && !scanned &&
+	return min(n, was) >= w.r.manyTurns && uint32(n) <= old.schedule.Count && !scanned &&
 		old.policy == content.policy && old.choices == content.choices && old.flags == 0 && content.flags == 0 &&
 		old.hashing == nil && content.hashing == nil
 }
@@ -189,12 +190,12 @@ func (r *Reconciler) carryOut(e turnsEdit) {
 }
 
 func (r *Reconciler) setTurn(g *group, place int, of uint32) {
-	atomic.StoreUint64(&r.sh.Schedules[g.schedule.first+uint32(place)], maps.Turn(of))
+	atomic.StoreUint64(&r.sh.Schedules[g.schedule.First+uint32(place)], maps.Turn(of))
 	r.stats.Schedules++
 }
 
 func (r *Reconciler) setLength(g *group, turns int) {
-	atomic.StoreUint64(&r.sh.Groups[g.index.first].Schedule, uint64(turns)<<32|uint64(g.schedule.first))
+	atomic.StoreUint64(&r.sh.Groups[g.index.First].Schedule, uint64(turns)<<32|uint64(g.schedule.First))
 	r.stats.Groups++
 }
 

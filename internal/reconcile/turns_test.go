@@ -228,7 +228,7 @@ func (g *rig) noTurnIsLost() {
 	for _, c := range g.r.clusters {
 		for _, t := range c.trees {
 			for _, group := range t.groups {
-				want += int(group.schedule.count)
+				want += int(group.schedule.Count)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // valueEntry is what the maps know of a value.
@@ -199,7 +200,7 @@ func (d *draft) addValues() error {
 func (d *draft) deleteValues() error {
 	v := d.live
 	for _, e := range d.edits.deleted {
-		if err := remove(&d.r.stats.Values, d.r.cfg.Values, v.valueKey(e)); err != nil {
+		if err := writes.Remove(&d.r.stats.Values, d.r.cfg.Values, v.valueKey(e)); err != nil {
 			return err
 		}
 		d.r.pending.hasReaders = true

@@ -9,6 +9,8 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // version is one version of one listener's route table in the maps. It belongs to its
@@ -18,7 +20,7 @@ type version struct {
 	// torn says that a change in place did not come to its end: then the table is not what the maps hold.
 	torn bool
 
-	index, fieldNumbers span
+	index, fieldNumbers indices.Span
 	// vhosts are the table's, in its order; when it is torn those of both tables. The version has a reference to each.
 	vhosts []*vhost
 	// fallback is the virtual host of "*", if there is one.
@@ -39,10 +41,10 @@ func (r *Reconciler) newVersion(d *draft) (*version, error) {
 	v := &version{table: d.table, automata: d.takeAutomata()}
 	r.pending.versions = append(r.pending.versions, v)
 	var err error
-	if v.index, err = r.numbers.tables.take(1); err != nil {
+	if v.index, err = r.indices.tables.Take(1); err != nil {
 		return nil, err
 	}
-	if v.fieldNumbers, err = r.numbers.fields.take(uint32(len(v.table.Fields))); err != nil {
+	if v.fieldNumbers, err = r.indices.fields.Take(uint32(len(v.table.Fields))); err != nil {
 		return nil, err
 	}
 	v.values, v.prefixes = d.values, d.prefixes
@@ -93,10 +95,10 @@ func (r *Reconciler) writeTable(v *version) error {
 		RequestMs: requestTime(v.table.RequestTimeout), MaxRequests: v.table.MaxRequests,
 	}
 	if v.fallback != nil {
-		table.DefaultVhost = v.fallback.number.first
+		table.DefaultVhost = v.fallback.number.First
 	}
 	v.setPseudo(&table)
-	return put(&r.stats.RouteTables, r.cfg.RouteTables, v.index.first, table)
+	return writes.Put(&r.stats.RouteTables, r.cfg.RouteTables, v.index.First, table)
 }
 
 // erase deletes the entries of an unlinked version that have keys of their own. What lies
@@ -105,7 +107,7 @@ func (r *Reconciler) erase(v *version) error {
 	for _, direction := range directions {
 		list := &v.hosts[direction]
 		for n := len(*list); n > 0; n-- {
-			if err := remove(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(direction, (*list)[n-1].key)); err != nil {
+			if err := writes.Remove(&r.stats.Hosts, r.cfg.Hosts, v.hostKey(direction, (*list)[n-1].key)); err != nil {
 				return err
 			}
 			*list = (*list)[:n-1]
@@ -118,8 +120,8 @@ func (r *Reconciler) erase(v *version) error {
 	for _, a := range v.automata {
 		a.drop()
 	}
-	r.numbers.tables.give(v.index)
-	r.numbers.fields.give(v.fieldNumbers)
+	r.indices.tables.Free(v.index)
+	r.indices.fields.Free(v.fieldNumbers)
 	return nil
 }
 

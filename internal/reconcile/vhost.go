@@ -4,12 +4,14 @@ package reconcile
 
 import (
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // vhost is a virtual host in the maps: the entries of the path trie, or of the hash of paths, with its number. Versions of a table
 // share those that they have in common.
 type vhost struct {
-	number span
+	number indices.Span
 	name   string
 	// isHashed says that its entries are in the hash: then lengths are those that are tried. After an error there may be more than
 	// the entries have.
@@ -47,13 +49,13 @@ func dropEntries(list []pathEntry) {
 const scopeBits = 32
 
 func (v *vhost) key(text string) maps.PathKey {
-	key := maps.PathKey{PrefixLen: scopeBits + 8*uint32(len(text)), Vhost: v.number.first}
+	key := maps.PathKey{PrefixLen: scopeBits + 8*uint32(len(text)), Vhost: v.number.First}
 	copy(key.Path[:], text)
 	return key
 }
 
 func (v *vhost) hashKey(text string) maps.PathText {
-	key := maps.PathText{Vhost: v.number.first, Len: uint32(len(text))}
+	key := maps.PathText{Vhost: v.number.First, Len: uint32(len(text))}
 	copy(key.Text[:], text)
 	return key
 }
@@ -71,7 +73,7 @@ func (r *Reconciler) canHold(v *vhost, entries []pathEntry) bool {
 // newVHost takes a number for entries, whose references it takes over. They are written by writeVHosts. It starts, and
 // after an error stays, without a reference.
 func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
-	number, err := r.numbers.vhosts.take(1)
+	number, err := r.indices.vhosts.Take(1)
 	if err != nil {
 		dropEntries(entries)
 		return nil, err
@@ -116,7 +118,7 @@ func (r *Reconciler) writeVHosts(list []*vhost) error {
 	var hash batch[maps.PathText, maps.Candidates]
 	for _, v := range list {
 		// Whoever had the number before may have left a word.
-		words.add(v.number.first, uint64(v.lengths))
+		words.add(v.number.First, uint64(v.lengths))
 		for i := range v.entries {
 			if e := &v.entries[i]; v.isHashed {
 				hash.add(v.hashKey(e.key), e.value)
@@ -164,16 +166,16 @@ func (r *Reconciler) orderOf(v *vhost) order {
 
 func (r *Reconciler) putPath(v *vhost, e pathEntry) error {
 	if v.isHashed {
-		return put(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(e.key), e.value)
+		return writes.Put(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(e.key), e.value)
 	}
-	return put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.value)
+	return writes.Put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.value)
 }
 
 func (r *Reconciler) removePath(v *vhost, key string) error {
 	if v.isHashed {
-		return remove(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(key))
+		return writes.Remove(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(key))
 	}
-	return remove(&r.stats.Paths, r.cfg.Paths, v.key(key))
+	return writes.Remove(&r.stats.Paths, r.cfg.Paths, v.key(key))
 }
 
 // inOrder does one thing after another, up to the first error.
@@ -195,6 +197,6 @@ func (r *Reconciler) eraseVHost(v *vhost) error {
 		dropEntries(v.entries[n-1:])
 		v.entries = v.entries[:n-1]
 	}
-	r.numbers.vhosts.give(v.number)
+	r.indices.vhosts.Free(v.number)
 	return nil
 }

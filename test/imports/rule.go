@@ -129,11 +129,18 @@ var compileLayers = map[string][]string{
 	"clusters": {"note"},
 }
 
+// reconcileLayers is the same for the folders of internal/reconcile/. The package above them orders what they write.
+var reconcileLayers = map[string][]string{
+	"indices": nil,
+	"writes":  nil,
+}
+
 // orders are the parents of folders that have rows of their own.
 var orders = []order{
 	{"bench", "benchLayers", benchLayers},
 	{"internal/config", "configLayers", configLayers},
 	{"internal/compile", "compileLayers", compileLayers},
+	{"internal/reconcile", "reconcileLayers", reconcileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
 	{"internal/source", "sourceLayers", sourceLayers},
 }

@@ -1,41 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package indices
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 func TestRangesNeverOverlapAndJoinAgain(t *testing.T) {
-	w := randomWorld(t)
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
 	const first, end = 1, 200
-	r := newRanges("things", "things", first, end)
-	var held []span
+	r := NewAllocator("things", "things", first, end)
+	var held []Span
 	owner := map[uint32]bool{}
 	for range 20000 {
-		if len(held) > 0 && w.IntN(2) == 0 {
-			i := w.IntN(len(held))
+		if len(held) > 0 && random.IntN(2) == 0 {
+			i := random.IntN(len(held))
 			s := held[i]
 			held[i] = held[len(held)-1]
 			held = held[:len(held)-1]
-			for n := range s.count {
-				delete(owner, s.first+n)
+			for n := range s.Count {
+				delete(owner, s.First+n)
 			}
-			r.give(s)
+			r.Free(s)
 			continue
 		}
-		n := w.Uint32N(12)
-		s, err := r.take(n)
+		n := random.Uint32N(12)
+		s, err := r.Take(n)
 		if err != nil {
 			continue
 		}
-		if s.count != n {
-			t.Fatalf("took %d, got %d", n, s.count)
+		if s.Count != n {
+			t.Fatalf("took %d, got %d", n, s.Count)
 		}
-		for i := range s.count {
-			index := s.first + i
+		for i := range s.Count {
+			index := s.First + i
 			if owner[index] || index < first || index >= end {
 				t.Fatalf("index %d was given twice, or is out of bounds", index)
 			}
@@ -44,16 +47,16 @@ func TestRangesNeverOverlapAndJoinAgain(t *testing.T) {
 		held = append(held, s)
 	}
 	for _, s := range held {
-		r.give(s)
+		r.Free(s)
 	}
-	if diff := cmp.Diff(r.free, []span{{first, end - first}}, cmp.AllowUnexported(span{})); diff != "" {
+	if diff := cmp.Diff(r.spans, []Span{{first, end - first}}, cmp.AllowUnexported(Span{})); diff != "" {
 		t.Errorf("free after all was given back (-got +want):\n%s", diff)
 	}
 }
 
 func TestRangesWithoutRoomGiveNothing(t *testing.T) {
 	for _, end := range []uint32{0, 1} {
-		if s, err := newRanges("things", "things", 1, end).take(1); err == nil {
+		if s, err := NewAllocator("things", "things", 1, end).Take(1); err == nil {
 			t.Errorf("up to %d: got %+v, want an error", end, s)
 		}
 	}
