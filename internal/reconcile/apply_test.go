@@ -355,8 +355,8 @@ func (g *rig) begin(requests []*model.Request) []running {
 			p.found = append(p.found, f)
 			p.routed = append(p.routed, g.kernel.decide(f, r, uint32(i)))
 		}
-		for _, c := range g.r.clusters {
-			root := uint32(g.kernel.sh.Clusters[c.index].Root)
+		for _, c := range g.r.clusters.listClusters() {
+			root := uint32(g.kernel.sh.Clusters[c.Index].Root)
 			p.roots = append(p.roots, root)
 			p.entries = append(p.entries, g.kernel.turnsBelow(root))
 		}

@@ -53,8 +53,8 @@ func TestIndexOfAClusterIsReusedOnlyAfterItsLastRequest(t *testing.T) {
 	if !reused {
 		t.Errorf("index %d is not given to anybody any more", old)
 	}
-	if len(g.r.busy) > 0 {
-		t.Errorf("indices with requests: got %v, want none", g.r.busy)
+	if used := g.inUse()["cluster indices"]; used != 1 {
+		t.Errorf("%d indices in use, want that of the last cluster alone", used)
 	}
 }
 

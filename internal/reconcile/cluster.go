@@ -81,7 +81,7 @@ type endpoint struct {
 }
 
 // applyCluster makes a cluster's endpoints and groups what the image says.
-func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
+func (r *clustersReconciler) applyCluster(c *clusters.Cluster) error {
 	known, err := r.clusterFor(c.Name)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
 }
 
 // clusterFor returns the cluster of that name, a new one if there is none.
-func (r *Reconciler) clusterFor(name string) (*cluster, error) {
+func (r *clustersReconciler) clusterFor(name string) (*cluster, error) {
 	if c := r.clusters[name]; c != nil {
 		return c, nil
 	}
@@ -122,7 +122,7 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 }
 
 // newEntry returns one that leads nowhere yet.
-func (r *Reconciler) newEntry() (entry, error) {
+func (r *clustersReconciler) newEntry() (entry, error) {
 	s, err := r.takeCluster()
 	if err != nil {
 		return entry{}, err
@@ -135,7 +135,7 @@ func (r *Reconciler) newEntry() (entry, error) {
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
 // first time.
-func (r *Reconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, error) {
+func (r *clustersReconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, error) {
 	key := endpointKey{cluster: name, address: e.Address}
 	known := r.endpoints[key]
 	if known == nil {
@@ -193,7 +193,7 @@ func resetEndpoint(e *maps.Endpoint) {
 }
 
 // unlinkClusters takes away the clusters and subsets that no listener's table names any more.
-func (r *Reconciler) unlinkClusters(wanted []*clusters.Cluster) {
+func (r *clustersReconciler) unlinkClusters(wanted []*clusters.Cluster) {
 	keep := map[string]bool{}
 	for _, c := range wanted {
 		keep[c.Name] = true
@@ -207,14 +207,14 @@ func (r *Reconciler) unlinkClusters(wanted []*clusters.Cluster) {
 	}
 }
 
-func (r *Reconciler) unlinkCluster(name string) {
+func (r *clustersReconciler) unlinkCluster(name string) {
 	c := r.clusters[name]
 	r.unlinkEntry(c.entry)
 	r.unlinkSubsets(c, nil)
 	delete(r.clusters, name)
 }
 
-func (r *Reconciler) unlinkEntry(e entry) {
+func (r *clustersReconciler) unlinkEntry(e entry) {
 	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version+1)<<32)
 	r.stats.Clusters++
 	r.touched.entries = true
@@ -222,7 +222,7 @@ func (r *Reconciler) unlinkEntry(e entry) {
 }
 
 // retireEndpoints marks the endpoints that have left every schedule.
-func (r *Reconciler) retireEndpoints(wanted []*clusters.Cluster) {
+func (r *clustersReconciler) retireEndpoints(wanted []*clusters.Cluster) {
 	keep := map[endpointKey]bool{}
 	for _, c := range wanted {
 		for i := range c.Endpoints {
@@ -236,13 +236,8 @@ func (r *Reconciler) retireEndpoints(wanted []*clusters.Cluster) {
 	}
 }
 
-// ReleaseEndpoint gives up the index of an endpoint that has left the configuration. The
-// pool calls it when the endpoint's last i-sock has closed and no request on it, on either
-// path, is outstanding. It reports false, and does nothing, when the endpoint has come
-// back meanwhile or is not known: its pool then goes on.
-func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// release gives up the index of an endpoint that has left the configuration, and reports whether it has.
+func (r *clustersReconciler) release(index uint32) bool {
 	key, known := r.byIndex[index]
 	if !known || !r.endpoints[key].gone {
 		return false

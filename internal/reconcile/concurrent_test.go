@@ -30,8 +30,7 @@ type loaded struct {
 
 func load(t *testing.T) *loaded {
 	d := datapathtest.Load(t)
-	r := New(d.Config, d.Shared, slog.New(slog.DiscardHandler))
-	r.manyPaths = fewPaths
+	r := newReconciler(d.Config, d.Shared, slog.New(slog.DiscardHandler), limits{fewPaths, manyTurns})
 	return &loaded{t: t, d: d, r: r}
 }
 

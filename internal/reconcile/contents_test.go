@@ -15,10 +15,10 @@ import (
 func (g *rig) contents() []string {
 	c := contents{cfg: g.kernel.cfg, clusters: map[uint32]string{}, texts: map[uint32]string{0: "-", 1: "?"}}
 	c.nameClasses()
-	for name, cluster := range g.r.clusters {
-		c.clusters[cluster.index] = name
-		for criteria, s := range cluster.subsets {
-			c.clusters[s.index] = fmt.Sprintf("%s%s of %d", name, criteria, g.kernel.sh.Clusters[s.index].Whole-1-cluster.index)
+	for _, cluster := range g.r.clusters.listClusters() {
+		c.clusters[cluster.Index] = cluster.Name
+		for criteria, index := range cluster.Subsets {
+			c.clusters[index] = fmt.Sprintf("%s%s of %d", cluster.Name, criteria, g.kernel.sh.Clusters[index].Whole-1-cluster.Index)
 		}
 	}
 	g.kernel.cfg.VIPs.Each(func(key maps.ListenerKey, number uint32) bool {

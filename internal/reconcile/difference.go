@@ -3,12 +3,9 @@
 package reconcile
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 )
@@ -22,12 +19,9 @@ type clusterDifference struct {
 	replaced, removed []*clusters.Cluster
 }
 
-// clustersSince tells an image from the one before; nil: that has failed.
-func clustersSince(before, now *compile.Image) clusterDifference {
-	if before == nil {
-		return clusterDifference{whole: true, changed: now.Clusters}
-	}
-	return differenceOfClusters(before.Clusters, now.Clusters)
+// allClusters is the difference from what is not known.
+func allClusters(now []*clusters.Cluster) clusterDifference {
+	return clusterDifference{whole: true, changed: now}
 }
 
 // differenceOfClusters compares pointers. It looks closer only at what lies between the same beginning and the same end.
@@ -62,7 +56,12 @@ func differenceOfClusters(before, now []*clusters.Cluster) (d clusterDifference)
 }
 
 // unlinkLeft takes away what a difference leaves out: clusters, subsets, and then endpoints.
-func (r *Reconciler) unlinkLeft(d *clusterDifference) {
+func (r *clustersReconciler) unlinkLeft(d *clusterDifference) {
+	if d.whole {
+		r.unlinkClusters(d.changed)
+		r.retireEndpoints(d.changed)
+		return
+	}
 	for _, c := range d.removed {
 		r.unlinkCluster(c.Name)
 	}
@@ -78,7 +77,7 @@ func (r *Reconciler) unlinkLeft(d *clusterDifference) {
 }
 
 // retireLeft marks the endpoints of a cluster that it does not have any more; nil: it has none.
-func (r *Reconciler) retireLeft(before, now *clusters.Cluster) {
+func (r *clustersReconciler) retireLeft(before, now *clusters.Cluster) {
 	keep := map[netip.AddrPort]struct{}{}
 	if now != nil {
 		for i := range now.Endpoints {
@@ -94,44 +93,9 @@ func (r *Reconciler) retireLeft(before, now *clusters.Cluster) {
 }
 
 // retire marks an endpoint that has left every schedule.
-func (r *Reconciler) retire(e *endpoint) {
+func (r *clustersReconciler) retire(e *endpoint) {
 	atomic.OrUint32(&r.sh.Endpoints[e.index].Flags, uint32(maps.EndpointGone))
 	e.gone, e.share = true, 0
 	r.stats.Endpoints++
 	r.touched.endpoints[e.index] = struct{}{}
-}
-
-// touched is what has changed since somebody asked.
-type touched struct {
-	// endpoints that have come, changed, gone, or been given up, by index.
-	endpoints map[uint32]struct{}
-	// entries: clusters or subsets have come or gone.
-	entries bool
-}
-
-// Changes are what has changed of what Endpoints and Clusters list, but for shares.
-type Changes struct {
-	// Endpoints by index that are new or may have changed: of a cluster all, and those that have left it. Released are indices that stand for none any more.
-	Endpoints []EndpointEntry
-	Released  []uint32
-	// Clusters: there are others than before, or they have other subsets.
-	Clusters bool
-}
-
-// Changed returns what has changed since it was called last. It is for one caller.
-func (r *Reconciler) Changed() Changes {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := Changes{Clusters: r.touched.entries, Endpoints: make([]EndpointEntry, 0, len(r.touched.endpoints))}
-	for index := range r.touched.endpoints {
-		key, known := r.byIndex[index]
-		if !known {
-			out.Released = append(out.Released, index)
-			continue
-		}
-		out.Endpoints = append(out.Endpoints, r.endpoints[key].entry(key))
-	}
-	slices.SortFunc(out.Endpoints, func(a, b EndpointEntry) int { return cmp.Compare(a.Index, b.Index) })
-	r.touched = touched{endpoints: map[uint32]struct{}{}}
-	return out
 }

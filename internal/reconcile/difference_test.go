@@ -137,7 +137,7 @@ func (w world) learn(g *rig) {
 // forgetHealth makes all endpoints healthy.
 func (g *rig) forgetHealth() {
 	for _, e := range g.r.Endpoints() {
-		if err := g.r.SetHealth(HealthChange{Endpoint: e.Index, Clear: healthFlags}); err != nil {
+		if err := g.r.SetHealth(HealthChange{Endpoint: e.Index, Clear: shared.EndpointUnhealthy | shared.EndpointEjected | shared.EndpointDegraded | shared.EndpointExcluded}); err != nil {
 			g.t.Fatal(err)
 		}
 	}

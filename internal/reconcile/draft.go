@@ -11,7 +11,7 @@ import (
 
 // draft is a compiled table whose lists are in the maps, compared with the version in force.
 type draft struct {
-	r     *Reconciler
+	r     *routesReconciler
 	table *tables.Table
 	// live is the version in force; nil: there is none.
 	live   *version
@@ -26,7 +26,7 @@ type draft struct {
 	isShared bool
 	// written are the virtual hosts that are new.
 	written []*vhost
-	// next is the version to come, or the live one, if that is to be changed in place.
+	// Next is the version to come, or the live one, if that is to be changed in place. Prepare finds it.
 	next *version
 }
 
@@ -42,8 +42,8 @@ type draftVHost struct {
 	changed bool
 }
 
-// newDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush. The caller closes the draft.
-func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *tables.Table) (*draft, error) {
+// newDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush. The caller closes the draft. Nil stands for no live version.
+func (r *routesReconciler) newDraft(owner maps.ListenerKey, live *version, t *tables.Table) (*draft, error) {
 	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {
 		return d, err
@@ -53,7 +53,7 @@ func (r *Reconciler) newDraft(owner maps.ListenerKey, live *version, t *tables.T
 }
 
 // draftWith may keep the numbers of indexes that are to be changed.
-func (r *Reconciler) draftWith(owner maps.ListenerKey, live *version, t *tables.Table, keepsIndexes bool) (*draft, error) {
+func (r *routesReconciler) draftWith(owner maps.ListenerKey, live *version, t *tables.Table, keepsIndexes bool) (*draft, error) {
 	d := &draft{r: r, table: t, live: live}
 	s := r.newSource(owner, t)
 	defer s.close()
@@ -134,7 +134,7 @@ func (d *draft) compare() {
 }
 
 // compare notes whether the entries of a virtual host differ from those of the live one, if that could hold them.
-func (r *Reconciler) compare(v *draftVHost) {
+func (r *routesReconciler) compare(v *draftVHost) {
 	if v.live == nil {
 		return
 	}
@@ -266,7 +266,7 @@ func (d *draft) prepareChange() error {
 	return d.r.writeVHosts(d.written)
 }
 
-// change makes the live version the draft, in place.
+// change makes the live version the draft, in place. After an error each request is still decided by the one or the other.
 func (d *draft) change() error {
 	v := d.live
 	v.torn = true

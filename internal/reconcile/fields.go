@@ -10,7 +10,7 @@ import (
 // pseudo are the fields that lie in the table itself, by their names in tables.Table.
 var pseudo = map[string]maps.PseudoHeader{":method": maps.PseudoMethod, ":path": maps.PseudoPath}
 
-func (r *Reconciler) writeFields(v *version) error {
+func (r *routesReconciler) writeFields(v *version) error {
 	for i, f := range v.table.Fields {
 		v.fields++
 		if _, is := pseudo[f.Name]; is {
@@ -47,11 +47,11 @@ func (v *version) fieldKey(name string) maps.FieldKey {
 	return key
 }
 
-func (r *Reconciler) writeValues(v *version) error {
+func (r *routesReconciler) writeValues(v *version) error {
 	return v.writeValues(&r.stats.Values, r.cfg.Values, v.values)
 }
 
-func (r *Reconciler) writePrefixes(v *version) error {
+func (r *routesReconciler) writePrefixes(v *version) error {
 	return v.writeValues(&r.stats.Prefixes, r.cfg.Prefixes, v.prefixes)
 }
 
@@ -81,7 +81,7 @@ func (v *version) eraseValues(count *int, from maps.Table[maps.ValueKey, maps.Va
 }
 
 // eraseFields deletes what is known of an unlinked version's headers.
-func (r *Reconciler) eraseFields(v *version) error {
+func (r *routesReconciler) eraseFields(v *version) error {
 	for ; v.fields > 0; v.fields-- {
 		name := v.table.Fields[v.fields-1].Name
 		if _, is := pseudo[name]; is {

@@ -24,7 +24,7 @@ func (e *FullError) Error() string {
 
 // fit says whether there are indices for the endpoints of clusters that are new, before any is taken: those that a failure had taken would be
 // missing for what comes after it.
-func (r *Reconciler) fit(list []*clusters.Cluster) error {
+func (r *clustersReconciler) fit(list []*clusters.Cluster) error {
 	room, bound := int(r.indices.endpointIndex.Left()), 0
 	for _, c := range list {
 		bound += len(c.Endpoints)

@@ -3,8 +3,11 @@
 package reconcile
 
 import (
-	"slices"
+	"fmt"
+	"maps"
 	"testing"
+
+	shared "github.com/xlb-project/xlb/internal/maps"
 )
 
 // forms counts what became of virtual hosts, in the words of formChanges.
@@ -12,38 +15,69 @@ type forms map[string]int
 
 var formChanges = []string{"stays in the hash", "stays in the trie", "hash to trie", "trie to hash", "new lengths"}
 
-// forms are the virtual hosts of all listeners as they are, by listener and name.
-func (r *Reconciler) forms() map[string]vhost {
-	found := map[string]vhost{}
+// form is a virtual host as the maps have it.
+type form struct {
+	number uint32
+	// lengths of its keys in the hash; 0: it is in the trie.
+	lengths uint64
+	entries map[string]shared.Candidates
+}
+
+// forms are the virtual hosts of all listeners as they are, by listener and host.
+func (r *Reconciler) forms() map[string]form {
+	found := map[string]form{}
 	for _, l := range r.listenersByNumber() {
-		if l.live == nil {
+		table := at(r.cfg.Listeners, l.number).Table
+		if table == 0 {
 			continue
 		}
-		for _, v := range l.live.vhosts {
-			found[l.name+" "+v.name] = *v
+		if vhost := at(r.cfg.RouteTables, table).DefaultVhost; vhost != 0 {
+			found[l.name+" default"] = r.form(vhost)
 		}
+		r.cfg.Hosts.Each(func(key shared.HostKey, vhost uint32) bool {
+			if key.Scope/2 == table {
+				found[fmt.Sprintf("%s %d %s", l.name, key.Scope%2, key.Host[:(key.PrefixLen-32)/8])] = r.form(vhost)
+			}
+			return true
+		})
 	}
 	return found
 }
 
+func (r *Reconciler) form(vhost uint32) form {
+	f := form{number: vhost, lengths: at(r.cfg.VHosts, vhost), entries: map[string]shared.Candidates{}}
+	r.cfg.PathTexts.Each(func(key shared.PathText, c shared.Candidates) bool {
+		if key.Vhost == vhost && f.lengths != 0 {
+			f.entries[string(key.Text[:key.Len])] = c
+		}
+		return true
+	})
+	r.cfg.Paths.Each(func(key shared.PathKey, c shared.Candidates) bool {
+		if key.Vhost == vhost && f.lengths == 0 {
+			f.entries[string(key.Path[:(key.PrefixLen-32)/8])] = c
+		}
+		return true
+	})
+	return f
+}
+
 // note counts those that have changed.
-func (f forms) note(before, after map[string]vhost) {
+func (f forms) note(before, after map[string]form) {
 	for name := range after {
 		old, is := before[name]
 		v := after[name]
-		isSame := slices.EqualFunc(old.entries, v.entries, func(a, b pathEntry) bool { return a.key == b.key && a.value == b.value })
 		switch {
-		case !is || isSame:
-		case old.isHashed && !v.isHashed:
+		case !is || maps.Equal(old.entries, v.entries):
+		case old.lengths != 0 && v.lengths == 0:
 			f["hash to trie"]++
-		case !old.isHashed && v.isHashed:
+		case old.lengths == 0 && v.lengths != 0:
 			f["trie to hash"]++
-		case !v.isHashed:
+		case v.lengths == 0:
 			f["stays in the trie"]++
 		default:
 			f["stays in the hash"]++
 		}
-		if is && v.isHashed && old.number == v.number && old.lengths != v.lengths {
+		if is && v.lengths != 0 && old.number == v.number && old.lengths != v.lengths {
 			f["new lengths"]++
 		}
 	}

@@ -119,8 +119,8 @@ func dumpTable[K comparable, V any](name string, t maps.Table[K, V]) []string {
 func (g *rig) sharedLines() []string {
 	var lines []string
 	names := map[uint32]string{}
-	for name, c := range g.r.clusters {
-		names[c.index] = name
+	for _, c := range g.r.clusters.listClusters() {
+		names[c.Index] = c.Name
 	}
 	for i := range g.kernel.sh.Clusters {
 		if name, used := names[uint32(i)]; used {

@@ -40,7 +40,7 @@ func (g groupContent) equal(other groupContent) bool {
 
 // grouping writes a tree of one cluster's groups. Those that are as before stay, with their turn.
 type grouping struct {
-	r *Reconciler
+	r *clustersReconciler
 	// before are the tree's groups that have not been found again.
 	before []*group
 	// now are those that it has, each behind the groups that it leads to; added are the new ones of them, and edits what is yet to be done to the
@@ -59,7 +59,7 @@ type grouping struct {
 // regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster and its subsets to them. First the
 // groups, then the words: a program sees the old groups or the new ones, and of a group that is edited some of either's endpoints. All of it is
 // shared memory: without a kernel the slow path reads the same.
-func (r *Reconciler) regroup(c *cluster) error {
+func (r *clustersReconciler) regroup(c *cluster) error {
 	c.starting, c.late, c.grouped, c.retries = false, false, r.now(), nil
 	learned := r.learned(c)
 	parts := c.compiled.PartsOf()
@@ -97,7 +97,7 @@ func (r *Reconciler) regroup(c *cluster) error {
 	return nil
 }
 
-func (r *Reconciler) groupingOf(c *cluster, part model.Part) *grouping {
+func (r *clustersReconciler) groupingOf(c *cluster, part model.Part) *grouping {
 	w := &grouping{r: r, endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
 	if t := c.trees[part]; t != nil {
 		w.before, w.turn = slices.Clone(t.groups), atomic.LoadUint64(&r.sh.Groups[t.top].Turn)
@@ -106,7 +106,7 @@ func (r *Reconciler) groupingOf(c *cluster, part model.Part) *grouping {
 }
 
 // point makes an entry lead to a group, if it does not already.
-func (r *Reconciler) point(e *entry, root uint32) {
+func (r *clustersReconciler) point(e *entry, root uint32) {
 	if root == e.root {
 		return
 	}
@@ -115,7 +115,7 @@ func (r *Reconciler) point(e *entry, root uint32) {
 	r.storeRoot(e)
 }
 
-func (r *Reconciler) storeRoot(e *entry) {
+func (r *clustersReconciler) storeRoot(e *entry) {
 	atomic.StoreUint64(&r.sh.Clusters[e.index].Root, uint64(e.version)<<32|uint64(e.root))
 	r.stats.Clusters++
 }
@@ -211,7 +211,7 @@ func (w *grouping) create(content groupContent) (*group, error) {
 }
 
 // giveGroup gives up a group that no program can reach.
-func (r *Reconciler) giveGroup(g *group) {
+func (r *clustersReconciler) giveGroup(g *group) {
 	r.sh.HashTables[g.index.First].Store(nil)
 	r.indices.schedules.Free(g.schedule)
 	r.indices.hashPlaces.Free(g.places)

@@ -11,7 +11,7 @@ import (
 
 // publishTable makes a group's table that finds endpoints by hash, for the daemon and, if it may have it and there is room, for the kernel: these
 // are its places. Nobody reads them yet. A cluster without any there is served in user space.
-func (r *Reconciler) publishTable(group uint32, of *clusters.Hashing) indices.Span {
+func (r *clustersReconciler) publishTable(group uint32, of *clusters.Hashing) indices.Span {
 	if of == nil {
 		r.sh.HashTables[group].Store(nil)
 		return indices.Span{}

@@ -22,20 +22,14 @@ type HealthChange struct {
 
 const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.EndpointDegraded | maps.EndpointExcluded
 
-// SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
-// number of changes. Requests see a cluster's old groups or its new ones. An index that is no endpoint's is passed over: it has been
-// released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.
-//
-// It waits for no program unless there is no room beside what is pending: see Reclaim.
-func (r *Reconciler) SetHealth(changes ...HealthChange) error {
-	changed := r.noteHealth(changes)
-	return r.withRoom(func() error {
-		return r.regroupThose(func(c *cluster) bool { return changed[c.compiled.Name] || c.dependsOn(changed) })
-	})
+// regroupChanged groups the clusters anew of which noteHealth says that endpoints have changed, and those whose balancing depends on them: each once,
+// whatever the number of changes.
+func (r *clustersReconciler) regroupChanged(changed map[string]bool) error {
+	return r.regroupThose(func(c *cluster) bool { return changed[c.compiled.Name] || c.dependsOn(changed) })
 }
 
 // regroupThose groups clusters anew. One for which there is no room does not keep others from it.
-func (r *Reconciler) regroupThose(which func(*cluster) bool) error {
+func (r *clustersReconciler) regroupThose(which func(*cluster) bool) error {
 	var errs []error
 	for name, c := range r.clusters {
 		if !which(c) {
@@ -43,17 +37,15 @@ func (r *Reconciler) regroupThose(which func(*cluster) bool) error {
 		}
 		if err := r.regroup(c); err != nil {
 			c.late = true
-			r.inForce = nil // the next Apply looks at all clusters
 			errs = append(errs, fmt.Errorf("cluster %q: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// noteHealth returns the clusters whose endpoints really change.
-func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// noteHealth notes changes in the endpoints' flags, and returns the clusters whose endpoints really change. An index without an endpoint is ignored: it
+// has been released meanwhile.
+func (r *clustersReconciler) noteHealth(changes []HealthChange) map[string]bool {
 	changed := map[string]bool{}
 	for _, change := range changes {
 		key, known := r.byIndex[change.Endpoint]
@@ -68,28 +60,8 @@ func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
 	return changed
 }
 
-// withRoom lets f group clusters, and if it fails once more, when what is pending has been reclaimed. It must not matter that some clusters
-// are grouped twice.
-func (r *Reconciler) withRoom(f func() error) error {
-	attempt := func() (err error, waiting bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		err = f()
-		return err, r.pending.count() > 0
-	}
-	err, waiting := attempt()
-	if err == nil || !waiting {
-		return err
-	}
-	if err := r.Reclaim(); err != nil {
-		return err
-	}
-	err, _ = attempt()
-	return err
-}
-
 // setFlags reports whether that changes anything. Other flags of the word have other writers.
-func (r *Reconciler) setFlags(change HealthChange) bool {
+func (r *clustersReconciler) setFlags(change HealthChange) bool {
 	flags := &r.sh.Endpoints[change.Endpoint].Flags
 	set, gone := uint32(change.Set&healthFlags), uint32(change.Clear&healthFlags&^change.Set)
 	was := atomic.OrUint32(flags, set)
@@ -103,7 +75,7 @@ func (c *cluster) dependsOn(some map[string]bool) bool {
 }
 
 // learned is what is known now of the endpoints that a cluster's balancing depends on.
-func (r *Reconciler) learned(c *cluster) clusters.Learned {
+func (r *clustersReconciler) learned(c *cluster) clusters.Learned {
 	of := clusters.Learned{Own: func(endpoint uint32) clusters.EndpointState { return r.stateOf(c, endpoint) }}
 	if z := c.compiled.Zones; z != nil {
 		of.Local = func(endpoint uint32) clusters.EndpointState { return r.localState(z, endpoint) }
@@ -112,7 +84,7 @@ func (r *Reconciler) learned(c *cluster) clusters.Learned {
 }
 
 // localState is that of an endpoint of this node's own cluster, which need not be in the maps yet.
-func (r *Reconciler) localState(z *clusters.Zones, endpoint uint32) clusters.EndpointState {
+func (r *clustersReconciler) localState(z *clusters.Zones, endpoint uint32) clusters.EndpointState {
 	own := &z.Endpoints[endpoint]
 	e := r.endpoints[endpointKey{z.Cluster, own.Address}]
 	switch {
@@ -126,7 +98,7 @@ func (r *Reconciler) localState(z *clusters.Zones, endpoint uint32) clusters.End
 
 // beginHealth is for an endpoint that is new to the configuration, or has come back: one that is checked is unhealthy until it has
 // passed, all others are healthy.
-func (r *Reconciler) beginHealth(endpoint uint32, checked bool) {
+func (r *clustersReconciler) beginHealth(endpoint uint32, checked bool) {
 	flags := &r.sh.Endpoints[endpoint].Flags
 	if checked {
 		atomic.OrUint32(flags, uint32(maps.EndpointUnhealthy))

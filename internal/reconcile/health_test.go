@@ -179,6 +179,18 @@ func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
 	}
 }
 
+// groupsOf are the groups that a cluster's root chooses among, in their order, and then the root. Their indices stay taken until Reclaim.
+func (g *rig) groupsOf(name string) (groups []uint32) {
+	index, _ := g.r.ClusterIndex(name)
+	root := uint32(g.kernel.sh.Clusters[index].Root)
+	for _, group := range g.kernel.turnsAt(g.kernel.sh.Groups[root].Schedule) {
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return append(groups, root)
+}
+
 func TestGroupsThatStayKeepTheirTurn(t *testing.T) {
 	g := newRig(t)
 	weighted := func(port int, zone string) model.Endpoint {
@@ -189,11 +201,11 @@ func TestGroupsThatStayKeepTheirTurn(t *testing.T) {
 	cfg := single(weighted(9000, "a"), weighted(9001, "a"), weighted(9002, "b"), weighted(9003, "b"))
 	cfg.Clusters[0].Balancing.LocalityWeighted = true
 	g.mustApply(cfg)
-	before := slices.Clone(g.r.clusters["web"].trees[model.Part{}].groups)
-	g.kernel.sh.Groups[before[1].index.First].Turn = 7
+	before := g.groupsOf("web")
+	g.kernel.sh.Groups[before[1]].Turn = 7
 	g.mustSetHealth(9000, maps.EndpointUnhealthy, 0)
-	after := g.r.clusters["web"].trees[model.Part{}].groups
-	if after[1] != before[1] || g.kernel.sh.Groups[after[1].index.First].Turn != 7 {
+	after := g.groupsOf("web")
+	if after[1] != before[1] || g.kernel.sh.Groups[after[1]].Turn != 7 {
 		t.Error("the other locality's group has changed")
 	}
 	if after[0] == before[0] || after[2] == before[2] {
@@ -222,7 +234,7 @@ func TestAClusterKeepsItsGroupsWhenThereIsNoRoomForOthers(t *testing.T) {
 	if stats, err := g.r.Apply(im); err != nil || stats.Total() != 0 {
 		t.Errorf("apply wrote %+v (%v), want nothing", stats, err)
 	}
-	if used := used(g.r.indices.groupIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).groupIndex); used != 1 {
+	if used := g.inUse()["groups"]; used != 1 {
 		t.Errorf("%d groups in use, want 1", used)
 	}
 }
@@ -243,7 +255,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 			changes = append(changes, HealthChange{Endpoint: e.Index, Set: maps.EndpointUnhealthy})
 		}
 	}
-	free := g.r.indices.groupIndex
+	free := g.r.indices.clusters.groupIndex
 	others, err := free.Take(uint32(free.Left()))
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +267,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 		t.Error("nothing is to be tried again")
 	}
 	free.Free(others)
-	now = now.Add(latePace)
+	now = now.Add(time.Second)
 	g.mustGrow()
 	if got := g.served(); got != "9001 9002" {
 		t.Errorf("led to %s, want 9001 9002", got)

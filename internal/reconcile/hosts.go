@@ -38,7 +38,7 @@ func (v *version) hostKey(direction maps.HostDirection, text string) maps.HostKe
 var directions = []maps.HostDirection{maps.HostBackward, maps.HostForward}
 
 // writeHosts writes the hosts of a version that nothing leads to yet.
-func (r *Reconciler) writeHosts(v *version) error {
+func (r *routesReconciler) writeHosts(v *version) error {
 	var w batch[maps.HostKey, uint32]
 	for _, direction := range directions {
 		for _, h := range v.hosts[direction] {
@@ -53,7 +53,7 @@ func (r *Reconciler) writeHosts(v *version) error {
 // What is found backward comes before what is found forward, and is looked for before: so the two tries are like one in
 // which all backward keys are longer, but for programs that have looked backward before a key was added there. For these we wait
 // before anything changes forward.
-func (r *Reconciler) patchHosts(v *version, want hostEntries) error {
+func (r *routesReconciler) patchHosts(v *version, want hostEntries) error {
 	var changes [2]edits[hostEntry]
 	var writers [2]trieWriter[hostEntry]
 	for _, d := range directions {

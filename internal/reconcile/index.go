@@ -64,7 +64,7 @@ type indexes struct {
 	unused []*index
 }
 
-func newIndexes(cfg *maps.Config, n *indexAllocators, stats *writes.Stats) *indexes {
+func newIndexes(cfg *maps.Config, n *routeAllocators, stats *writes.Stats) *indexes {
 	return &indexes{
 		into: cfg.Buckets, lists: cfg.BucketLists, numbers: n.tupleNumbers, places: n.bucketLists,
 		count: &stats.Buckets, changed: &stats.BucketLists, seed: maphash.MakeSeed(), found: map[uint64][]*index{},

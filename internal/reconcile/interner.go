@@ -159,7 +159,7 @@ type interners struct {
 	indexes        *indexes
 }
 
-func newInterners(cfg *maps.Config, n *indexAllocators, stats *writes.Stats) interners {
+func newInterners(cfg *maps.Config, n *routeAllocators, stats *writes.Stats) interners {
 	return interners{
 		routes:         newInterner(cfg.Routes, n.routes, &stats.Routes),
 		splits:         newInterner(cfg.Splits, n.splits, &stats.Splits),

@@ -15,7 +15,7 @@ type pathLengths uint64
 const (
 	// fewLengths are tried sooner than the trie is walked, whatever else is in it.
 	fewLengths = 3
-	// manyPaths of a virtual host make the trie so deep that more lengths are tried sooner.
+	// ManyPaths of a virtual host make the trie so deep that more lengths are tried sooner.
 	manyPaths = 64
 )
 
@@ -28,7 +28,7 @@ func lengthByte(key string) int {
 }
 
 // inHash reports whether new entries belong into the hash, and their lengths.
-func (r *Reconciler) inHash(entries []pathEntry) (pathLengths, bool) {
+func (r *routesReconciler) inHash(entries []pathEntry) (pathLengths, bool) {
 	lengths, fits := pathLengths(0).with(entries)
 	if !fits || lengths.count() > fewLengths && len(entries) < r.manyPaths {
 		return 0, false

@@ -74,7 +74,7 @@ func TestWhichVirtualHostsAreInTheHash(t *testing.T) {
 			for i := range c.keys {
 				entries = append(entries, pathEntry{key: strings.Repeat("a", i%c.lengths)})
 			}
-			r := &Reconciler{manyPaths: manyPaths}
+			r := &routesReconciler{manyPaths: manyPaths}
 			if _, got := r.inHash(entries); got != c.want {
 				t.Errorf("in the hash: %v, want %v", got, c.want)
 			}

@@ -49,7 +49,7 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.newDraft(l.Key(), live, &l.Table)
+		d, err := r.routes.newDraft(l.Key(), live, &l.Table)
 		if err == nil {
 			drafts[i], err = d, d.prepare()
 		}
@@ -84,10 +84,10 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 			return err
 		}
 	default:
-		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.index.First}); err != nil {
+		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.number()}); err != nil {
 			return err
 		}
-		r.pending.replaceVersion(d.next, known.live)
+		r.routes.replaceVersion(d.next, known.live)
 		known.live = d.next
 	}
 	return r.show(known, interceptedBy(l), known.number)
@@ -198,7 +198,7 @@ func (r *Reconciler) dropTable(l *listener) error {
 	if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
 		return err
 	}
-	r.pending.replaceVersion(nil, l.live)
+	r.routes.replaceVersion(nil, l.live)
 	l.live = nil
 	return nil
 }

@@ -54,7 +54,7 @@ func (o *hashOrder) made(key string, to change) {
 func (o *hashOrder) waited() { clear(o.begun) }
 
 // addLengths makes the lengths of new keys known to all programs.
-func (r *Reconciler) addLengths(v *vhost, want []pathEntry) error {
+func (r *routesReconciler) addLengths(v *vhost, want []pathEntry) error {
 	lengths, _ := v.lengths.with(want)
 	if !v.isHashed || lengths == v.lengths {
 		return nil
@@ -66,7 +66,7 @@ func (r *Reconciler) addLengths(v *vhost, want []pathEntry) error {
 }
 
 // dropLengths leaves the lengths of the keys that there are.
-func (r *Reconciler) dropLengths(v *vhost, have []pathEntry) error {
+func (r *routesReconciler) dropLengths(v *vhost, have []pathEntry) error {
 	lengths, _ := pathLengths(0).with(have)
 	if !v.isHashed || lengths == v.lengths {
 		return nil
@@ -74,7 +74,7 @@ func (r *Reconciler) dropLengths(v *vhost, have []pathEntry) error {
 	return r.setLengths(v, lengths)
 }
 
-func (r *Reconciler) setLengths(v *vhost, lengths pathLengths) error {
+func (r *routesReconciler) setLengths(v *vhost, lengths pathLengths) error {
 	if err := writes.Put(&r.stats.VHosts, r.cfg.VHosts, v.number.First, uint64(lengths)); err != nil {
 		return err
 	}

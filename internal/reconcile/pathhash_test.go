@@ -17,9 +17,9 @@ type hashState struct {
 	entries map[maps.PathText]maps.Candidates
 }
 
-func (g *rig) hashState(v *vhost) hashState {
-	s := hashState{lengths: at(g.kernel.cfg.VHosts, v.number.First), entries: map[maps.PathText]maps.Candidates{}}
-	g.kernel.cfg.PathTexts.Each(func(k maps.PathText, c maps.Candidates) bool { s.entries[k] = c; return true })
+func (g *routesRig) hashState(v *vhost) hashState {
+	s := hashState{lengths: g.word(v), entries: map[maps.PathText]maps.Candidates{}}
+	g.cfg.PathTexts.Each(func(k maps.PathText, c maps.Candidates) bool { s.entries[k] = c; return true })
 	return s
 }
 
@@ -55,7 +55,7 @@ func lookUps(v *vhost, path string, states []hashState, end func(first uint32)) 
 }
 
 // pathsAlong draws entries for the beginnings of a path with its terminator.
-func (w world) pathsAlong(path string, of int) (list []pathEntry) {
+func (w drawing) pathsAlong(path string, of int) (list []pathEntry) {
 	for n := range len(path) + 1 {
 		if w.IntN(of) == 0 {
 			list = append(list, pathEntry{key: path[:n], value: maps.Candidates{First: 1 + w.Uint32N(40), Count: 1}})
@@ -74,7 +74,7 @@ func (r *hashRules) check(what string, isNew bool) error {
 	key, isPut := strings.CutPrefix(what, "put path_texts ")
 	key, _, _ = strings.Cut(key, " = ")
 	switch {
-	case what == "settle":
+	case what == "wait":
 		*r = hashRules{written: map[string]bool{}}
 	case strings.HasPrefix(what, "delete path_texts "):
 		r.freed = true
@@ -92,11 +92,10 @@ func (r *hashRules) check(what string, isNew bool) error {
 // their steps. A program is waited for by waitForReaders: so none lasts longer than from one to the next.
 func TestLookUpsInTheHashThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	const path = "/aaa\x00"
-	w := randomWorld(t)
+	w := newDrawing(t)
 	waited := 0
 	for range 4000 {
-		g := newRig(t)
-		g.r.manyPaths = 0
+		g := newRoutesRig(t, 0)
 		v, err := g.r.newVHost("vh", w.pathsAlong(path, 1+w.IntN(4)))
 		if err == nil {
 			err = g.r.writeVHosts([]*vhost{v})
@@ -112,14 +111,14 @@ func TestLookUpsInTheHashThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 			if err := rules.check(what, len(now.entries) > len((*states)[len(*states)-1].entries)); err != nil {
 				t.Fatal(err)
 			}
-			if what == "settle" {
+			if what == "wait" {
 				waited++
 				periods = append(periods, []hashState{now})
 				return
 			}
 			*states = append(*states, now)
 		}
-		if err := g.patch(v, want); err != nil {
+		if err := g.r.patchVHost(v, want); err != nil {
 			t.Fatal(err)
 		}
 		after := g.hashState(v)
@@ -160,7 +159,7 @@ func foundIn(v *vhost, path string, s hashState) (first uint32) {
 
 // TestNoEntryTakesTheMemoryOfOneThatIsRead changes two virtual hosts: what the first change deletes, programs may read during the second.
 func TestNoEntryTakesTheMemoryOfOneThatIsRead(t *testing.T) {
-	g := newRig(t)
+	g := newRoutesRig(t, rigPaths)
 	entry := func(key string) []pathEntry { return []pathEntry{{key: key}} }
 	var vhosts []*vhost
 	for _, name := range []string{"a", "b"} {
@@ -176,19 +175,12 @@ func TestNoEntryTakesTheMemoryOfOneThatIsRead(t *testing.T) {
 	var writes []string
 	g.wrote = func(what string) { what, _, _ = strings.Cut(what, " ="); writes = append(writes, what) }
 	for _, v := range vhosts {
-		if err := g.patch(v, entry("/new")); err != nil {
+		if err := g.r.patchVHost(v, entry("/new")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := `put path_texts 1 "/new", delete path_texts 1 "/old", settle, put path_texts 2 "/new", delete path_texts 2 "/old"`
+	want := `put path_texts 1 "/new", delete path_texts 1 "/old", wait, put path_texts 2 "/new", delete path_texts 2 "/old"`
 	if got := strings.Join(writes, ", "); got != want {
 		t.Errorf("writes: %s\nwant: %s", got, want)
 	}
-}
-
-// patch is patchVHost as Apply calls it.
-func (g *rig) patch(v *vhost, want []pathEntry) error {
-	g.r.mu.Lock()
-	defer g.r.mu.Unlock()
-	return g.r.patchVHost(v, want)
 }

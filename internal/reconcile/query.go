@@ -3,91 +3,25 @@
 package reconcile
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
-
-// EndpointEntry is an endpoint in the maps.
-type EndpointEntry struct {
-	// Index into the shared endpoints.
-	Index   uint32
-	Cluster string
-	Address netip.AddrPort
-	// Weight as configured, the sum where it stands in several places; Place and Health are those of the first.
-	Weight uint32
-	Place  model.Place
-	Health model.HealthStatus
-	// Share is the part of the cluster's requests that is the endpoint's; see clusters.Group.Shares.
-	Share float64
-	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
-	Gone bool
-	// TLS secures connections to it; nil: they are plain text. Hostname is Envoy's name of it.
-	TLS      *model.UpstreamTLS
-	Hostname string
-	// Inner: it is the address of a listener of this configuration.
-	Inner bool
-}
-
-// ClusterEntry is a cluster in the maps.
-type ClusterEntry struct {
-	// Index into the shared clusters.
-	Index uint32
-	Name  string
-	// Subsets are the indices of the cluster's subsets, by the criteria of routes; nil without any.
-	Subsets map[model.Metadata]uint32
-}
 
 // Endpoints lists the endpoints in the maps by index, those that are gone included.
 func (r *Reconciler) Endpoints() []EndpointEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Indices are dense: that is faster than to sort.
-	var entries []EndpointEntry
-	n := 0
-	for key, e := range r.endpoints {
-		if missing := int(e.index) + 1 - len(entries); missing > 0 {
-			entries = append(entries, make([]EndpointEntry, missing)...)
-		}
-		entries[e.index] = e.entry(key)
-		n++
-	}
-	list := make([]EndpointEntry, 0, n)
-	for i := range entries {
-		if entries[i].Address.IsValid() {
-			list = append(list, entries[i])
-		}
-	}
-	return list
-}
-
-func (e *endpoint) entry(key endpointKey) EndpointEntry {
-	return EndpointEntry{
-		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
-		TLS: e.tls, Hostname: e.hostname, Inner: e.inner,
-	}
+	return r.clusters.listEndpoints()
 }
 
 // Clusters lists the clusters in the maps by index.
 func (r *Reconciler) Clusters() []ClusterEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]ClusterEntry, 0, len(r.clusters))
-	for name, c := range r.clusters {
-		entry := ClusterEntry{Index: c.index, Name: name}
-		if len(c.subsets) > 0 {
-			entry.Subsets = make(map[model.Metadata]uint32, len(c.subsets))
-		}
-		for criteria, s := range c.subsets {
-			entry.Subsets[criteria] = s.index
-		}
-		list = append(list, entry)
-	}
-	slices.SortFunc(list, func(a, b ClusterEntry) int { return cmp.Compare(a.Index, b.Index) })
-	return list
+	return r.clusters.listClusters()
 }
 
 // ListenerNumbers are those of the listeners in force, by name.
@@ -107,21 +41,26 @@ func (r *Reconciler) ListenerNumbers() map[string]uint32 {
 func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.clusters[name]
-	if c == nil {
-		return 0, false
-	}
-	return c.index, true
+	return r.clusters.index(name)
 }
 
 // SubsetIndex returns the index of what requests with these criteria are balanced among: the cluster's own without a subset for them.
 func (r *Reconciler) SubsetIndex(name string, criteria model.Metadata) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.clusters[name] == nil {
+	if _, known := r.clusters.index(name); !known {
 		return 0, false
 	}
-	return r.entryOf(name, criteria), true
+	return r.clusters.entryOf(name, criteria), true
+}
+
+// RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
+// indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
+// asks for.
+func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clusters.retryRoot(name, criteria, excluded)
 }
 
 // Listener returns the listener of that number, one that has gone too: its connections may

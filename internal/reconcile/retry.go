@@ -20,12 +20,10 @@ type retryRoot struct {
 	ok    bool
 }
 
-// RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
+// retryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
 // indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
 // asks for.
-func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *clustersReconciler) retryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
 	c := r.clusters[name]
 	if c == nil || c.compiled == nil {
 		return clusters.Group{}, nil, false

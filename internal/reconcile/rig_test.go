@@ -33,6 +33,8 @@ type rig struct {
 	t      *testing.T
 	r      *Reconciler
 	kernel kernel
+	// applied is the image of the last mustApply.
+	applied *compile.Image
 	// fail is asked before every write and every Settle; nil never fails.
 	fail func() bool
 	// turns caches wantedTurns.
@@ -85,7 +87,10 @@ func watch[K comparable, V any](g *rig, name string, t *maps.Table[K, V]) {
 
 func newRig(t *testing.T) *rig { return newRigOf(t, testSizes) }
 
-func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
+func newRigOf(t *testing.T, sizes maps.Sizes) *rig { return newRigWith(t, sizes, manyTurns) }
+
+// newRigWith is a rig in which schedules from this length on are changed in place.
+func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
 	g := &rig{t: t, turns: map[*model.Config]map[string][]string{}}
 	failing := func() bool { return g.fail != nil && g.fail() }
 	cfg := maps.NewFakeConfig(sizes, failing)
@@ -118,8 +123,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
 		return nil
 	}
 	sh := maps.NewHeapShared(sizes)
-	g.r = New(cfg, sh, slog.New(slog.DiscardHandler))
-	g.r.manyPaths = fewPaths
+	g.r = newReconciler(cfg, sh, slog.New(slog.DiscardHandler), limits{fewPaths, manyTurns})
 	g.kernel = kernel{cfg: cfg, sh: sh}
 	return g
 }
@@ -131,6 +135,7 @@ func (g *rig) mustApply(cfg *model.Config) Stats {
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	g.applied = im
 	return stats
 }
 
@@ -247,8 +252,8 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 		return fmt.Sprintf("%+v, want no route", got)
 	}
 	share := want.Share(uint64(draw))
-	name, c := share.Name, g.r.clusters[share.Name]
-	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || c == nil || !c.leads(share.Criteria, got.cluster) {
+	name := share.Name
+	if got.verdict != maps.VerdictOk || got.timeout != want.Timeout || !g.leads(name, share.Criteria, got.cluster) {
 		return fmt.Sprintf("%+v (%s), want %s after at most %s", got, maps.VerdictName(got.verdict), name, want.Timeout)
 	}
 	if websocket := got.flags&maps.RouteWebsocket != 0; websocket != want.Allows(model.UpgradeWebSocket) {
@@ -257,10 +262,10 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 	return ""
 }
 
-// leads reports whether requests with these criteria may go to an entry: to the cluster itself as long as it is not divided.
-func (c *cluster) leads(criteria model.Metadata, entry uint32) bool {
-	s := c.subsets[criteria]
-	return s != nil && s.index == entry || c.index == entry
+// leads reports whether requests to a cluster with these criteria may go to an entry: to the cluster itself as long as it is not divided.
+func (g *rig) leads(name string, criteria model.Metadata, entry uint32) bool {
+	index, known := g.r.clusters.index(name)
+	return known && (index == entry || g.r.clusters.entryOf(name, criteria) == entry)
 }
 
 // checkState demands that every listener serves each request as one of the configurations does,
@@ -278,10 +283,10 @@ func (g *rig) checkState(when string, requests []*model.Request, configs ...*mod
 			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, why)
 		}
 	}
-	for name, c := range g.r.clusters {
-		g.checkTurns(when, name, c.index, configs)
-		for criteria, s := range c.subsets {
-			g.checkTurns(when, name+string(criteria), s.index, configs)
+	for _, c := range g.r.clusters.listClusters() {
+		g.checkTurns(when, c.Name, c.Index, configs)
+		for criteria, index := range c.Subsets {
+			g.checkTurns(when, c.Name+string(criteria), index, configs)
 		}
 	}
 }
@@ -303,9 +308,9 @@ func (g *rig) checkTurns(when, name string, entry uint32, configs []*model.Confi
 }
 
 func (g *rig) addressOf(index uint32) string {
-	for key, e := range g.r.endpoints {
-		if e.index == index {
-			return key.address.String()
+	for _, e := range g.r.clusters.listEndpoints() {
+		if e.Index == index {
+			return e.Address.String()
 		}
 	}
 	return "nobody"
@@ -357,8 +362,8 @@ func endpointsBelow(g *clusters.Group) (endpoints []uint32) {
 func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 	g.t.Helper()
 	g.checkState("after apply", requests, cfg)
-	if !g.r.pending.empty() {
-		g.t.Fatalf("pending after a clean apply: %+v", g.r.pending)
+	if g.r.hasPending() {
+		g.t.Fatal("something is pending after a clean apply")
 	}
 	im, _ := compile.Compile(cfg)
 	fresh := newRigOf(g.t, g.kernel.cfg.Sizes)
@@ -367,7 +372,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Errorf("the maps hold something else than after a fresh start (-got +want):\n%s", diff)
 	}
 	got, want := g.inUse(), fresh.inUse()
-	want["listener numbers"], want["endpoint indices"] = len(g.r.listeners), len(g.r.endpoints)
+	want["listener numbers"], want["endpoint indices"] = len(g.r.listeners), len(g.r.clusters.listEndpoints())
 	if diff := gocmp.Diff(got, want); diff != "" {
 		g.t.Errorf("in use (-got +want):\n%s", diff)
 	}
@@ -376,7 +381,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 
 // inUse counts what is in the maps and in their numbers.
 func (g *rig) inUse() map[string]int {
-	n, full, cfg := &g.r.indices, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh), g.kernel.cfg
+	n, full, cfg := &g.r.indices, newIndexAllocators(g.kernel.cfg.Sizes, g.kernel.sh), g.kernel.cfg
 	return map[string]int{
 		"addresses":            entries(cfg.VIPs),
 		"hosts":                entries(cfg.Hosts),
@@ -387,22 +392,22 @@ func (g *rig) inUse() map[string]int {
 		"prefixes":             entries(cfg.Prefixes),
 		"buckets":              entries(cfg.Buckets),
 		"listener numbers":     used(n.listeners, full.listeners),
-		"table numbers":        used(n.tables, full.tables),
-		"virtual host numbers": used(n.vhosts, full.vhosts),
-		"route numbers":        used(n.routes, full.routes),
-		"split numbers":        used(n.splits, full.splits),
-		"tuples":               used(n.tuples, full.tuples),
-		"tuple numbers":        used(n.tupleNumbers, full.tupleNumbers),
-		"lists of buckets":     used(n.bucketLists, full.bucketLists),
-		"field numbers":        used(n.fields, full.fields),
-		"automata numbers":     used(n.automata, full.automata),
-		"blocks of cells":      used(n.cells, full.cells),
-		"lists of automata":    used(n.accepts, full.accepts),
-		"values of automata":   used(n.acceptedValues, full.acceptedValues),
-		"turns":                used(n.schedules, full.schedules),
-		"groups":               used(n.groupIndex, full.groupIndex),
-		"cluster indices":      used(n.clusterIndex, full.clusterIndex),
-		"endpoint indices":     used(n.endpointIndex, full.endpointIndex),
+		"table numbers":        used(n.routes.tables, full.routes.tables),
+		"virtual host numbers": used(n.routes.vhosts, full.routes.vhosts),
+		"route numbers":        used(n.routes.routes, full.routes.routes),
+		"split numbers":        used(n.routes.splits, full.routes.splits),
+		"tuples":               used(n.routes.tuples, full.routes.tuples),
+		"tuple numbers":        used(n.routes.tupleNumbers, full.routes.tupleNumbers),
+		"lists of buckets":     used(n.routes.bucketLists, full.routes.bucketLists),
+		"field numbers":        used(n.routes.fields, full.routes.fields),
+		"automata numbers":     used(n.routes.automata, full.routes.automata),
+		"blocks of cells":      used(n.routes.cells, full.routes.cells),
+		"lists of automata":    used(n.routes.accepts, full.routes.accepts),
+		"values of automata":   used(n.routes.acceptedValues, full.routes.acceptedValues),
+		"turns":                used(n.clusters.schedules, full.clusters.schedules),
+		"groups":               used(n.clusters.groupIndex, full.clusters.groupIndex),
+		"cluster indices":      used(n.clusters.clusterIndex, full.clusters.clusterIndex),
+		"endpoint indices":     used(n.clusters.endpointIndex, full.clusters.endpointIndex),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // stateOf is what is known of a cluster's endpoint now.
-func (r *Reconciler) stateOf(c *cluster, endpoint uint32) clusters.EndpointState {
+func (r *clustersReconciler) stateOf(c *cluster, endpoint uint32) clusters.EndpointState {
 	s := clusters.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[c.endpoints[endpoint]].Flags))}
 	slow := &c.compiled.SlowStart
 	if slow.Window == 0 {
@@ -39,12 +39,8 @@ const latePace = time.Second
 // pace is how long the weights of a slow start stay as they are: a sixteenth of the window, and a second at most.
 func pace(window time.Duration) time.Duration { return min(window/16, time.Second) }
 
-// MustRegroup reports whether Regroup may have something to do. It does not wait.
-func (r *Reconciler) MustRegroup() bool {
-	if !r.mu.TryLock() {
-		return true
-	}
-	defer r.mu.Unlock()
+// mustRegroup reports whether regroupDue may have something to do.
+func (r *clustersReconciler) mustRegroup() bool {
 	for _, c := range r.clusters {
 		if c.starting || c.late {
 			return true
@@ -53,13 +49,11 @@ func (r *Reconciler) MustRegroup() bool {
 	return false
 }
 
-// Regroup groups the clusters anew in which some endpoint was in its slow start when they were grouped last, and those that could not be grouped, if
-// that was long enough ago. Without any it costs a look at each cluster.
-func (r *Reconciler) Regroup() error {
-	return r.withRoom(func() error { return r.regroupThose(r.isDue) })
-}
+// regroupDue groups the clusters anew in which some endpoint was in its slow start when they were grouped last, and those that could not be grouped,
+// if that was long enough ago. Without any it costs a look at each cluster.
+func (r *clustersReconciler) regroupDue() error { return r.regroupThose(r.isDue) }
 
-func (r *Reconciler) isDue(c *cluster) bool {
+func (r *clustersReconciler) isDue(c *cluster) bool {
 	// A call may come a moment early.
 	since := r.now().Sub(c.grouped) + RegroupPace/2
 	return c.late && since >= latePace || c.starting && since >= pace(c.compiled.SlowStart.Window)

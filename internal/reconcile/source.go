@@ -12,7 +12,7 @@ import (
 
 // source is a compiled table whose lists are interned.
 type source struct {
-	r     *Reconciler
+	r     *routesReconciler
 	table *tables.Table
 	// lists are those that begin at a route, and tuples at a tuple; held until close.
 	lists  []*interned[maps.Route]
@@ -32,7 +32,7 @@ type source struct {
 	users        map[*index]int
 }
 
-func (r *Reconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
+func (r *routesReconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
 	s := &source{
 		r: r, table: t, owner: owner, users: map[*index]int{},
 		lists: make([]*interned[maps.Route], len(t.Routes)), tuples: make([]*interned[maps.Tuple], len(t.Tuples)),

@@ -11,7 +11,7 @@ import (
 )
 
 // applySubsets gives a cluster entries for compiled subsets. Those of before stay until no route leads to them.
-func (r *Reconciler) applySubsets(c *cluster, wanted *clusters.Cluster) error {
+func (r *clustersReconciler) applySubsets(c *cluster, wanted *clusters.Cluster) error {
 	for _, s := range wanted.Subsets {
 		if c.subsets[s.Criteria] != nil {
 			continue
@@ -32,7 +32,7 @@ func (r *Reconciler) applySubsets(c *cluster, wanted *clusters.Cluster) error {
 }
 
 // unlinkSubsets takes away what a compiled cluster does not have; nil has nothing.
-func (r *Reconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
+func (r *clustersReconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
 	var parts []model.Part
 	var subsets []clusters.Subset
 	if wanted != nil {
@@ -53,13 +53,13 @@ func (r *Reconciler) unlinkSubsets(c *cluster, wanted *clusters.Cluster) {
 	r.unlinkHeld(c)
 }
 
-func (r *Reconciler) unlinkHeld(c *cluster) {
+func (r *clustersReconciler) unlinkHeld(c *cluster) {
 	r.pending.groups = append(r.pending.groups, c.held...)
 	c.held = nil
 }
 
 // entryOf is where the requests of a route to a cluster go.
-func (r *Reconciler) entryOf(name string, criteria model.Metadata) uint32 {
+func (r *clustersReconciler) entryOf(name string, criteria model.Metadata) uint32 {
 	c := r.clusters[name]
 	if s := c.subsets[criteria]; s != nil {
 		return s.index

@@ -87,7 +87,7 @@ func TestASubsetWithoutEndpointsFallsBack(t *testing.T) {
 	g.mustApply(divided(3))
 	g.requireServed("b is back", "9000 9001", "9002", "")
 	g.mustApply(&model.Config{})
-	if used := used(g.r.indices.clusterIndex, newNumbers(g.kernel.cfg.Sizes, g.kernel.sh).clusterIndex); used != 0 {
+	if used := g.inUse()["cluster indices"]; used != 0 {
 		t.Errorf("%d clusters and subsets in use, want none", used)
 	}
 }

@@ -125,7 +125,7 @@ func (o *trieOrder) waited() { clear(o.touched) }
 
 // trieWriter changes one trie, or the entries of one virtual host in the hash.
 type trieWriter[E trieEntry[E]] struct {
-	r     *Reconciler
+	r     *routesReconciler
 	order order
 	write func(edit[E]) error
 	// done are the changes that were made.

@@ -49,7 +49,7 @@ func (s hostState) find(keys []maps.HostKey) (vhost uint32) {
 }
 
 // hostsAlong draws entries for the beginnings of a host.
-func (w world) hostsAlong(host string, of int) (list hostEntries) {
+func (w drawing) hostsAlong(host string, of int) (list hostEntries) {
 	for _, d := range directions {
 		for n := range len(host) + 1 {
 			if w.IntN(of) == 0 {
@@ -64,27 +64,27 @@ func (w world) hostsAlong(host string, of int) (list hostEntries) {
 // program is waited for by waitForReaders: so no look-up lasts longer than from one to the next.
 func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	const host = "aa"
-	w := randomWorld(t)
+	w := newDrawing(t)
 	waited := 0
 	for range 4000 {
-		g := newRig(t)
+		g := newRoutesRig(t, rigPaths)
 		v := &version{index: indices.Span{First: 1, Count: 1}}
 		have, want := w.hostsAlong(host, 1+w.IntN(4)), w.hostsAlong(host, 1+w.IntN(4))
-		if err := g.patchHosts(v, have); err != nil {
+		if err := g.r.patchHosts(v, have); err != nil {
 			t.Fatal(err)
 		}
 		keys := passes(v, host)
 		before := g.hosts()
 		periods := [][]hostState{{before}}
 		g.wrote = func(what string) {
-			if what == "settle" {
+			if what == "wait" {
 				waited++
 				periods = append(periods, nil)
 			}
 			last := len(periods) - 1
 			periods[last] = append(periods[last], g.hosts())
 		}
-		if err := g.patchHosts(v, want); err != nil {
+		if err := g.r.patchHosts(v, want); err != nil {
 			t.Fatal(err)
 		}
 		after := g.hosts()
@@ -103,18 +103,4 @@ func TestLookUpsThatTakeTimeFindTheOldEntryOrTheNew(t *testing.T) {
 	if waited < 100 {
 		t.Errorf("waited %d times, want at least 100", waited)
 	}
-}
-
-func (g *rig) hosts() hostState {
-	all := g.kernel.cfg.Hosts.(watched[maps.HostKey, uint32]).Table.(*maps.FakeTable[maps.HostKey, uint32])
-	state := hostState{}
-	all.Each(func(k maps.HostKey, v uint32) bool { state[k] = v; return true })
-	return state
-}
-
-// patchHosts is what Apply calls.
-func (g *rig) patchHosts(v *version, want hostEntries) error {
-	g.r.mu.Lock()
-	defer g.r.mu.Unlock()
-	return g.r.patchHosts(v, want)
 }

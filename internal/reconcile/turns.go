@@ -37,7 +37,7 @@ type turnsEdit struct {
 }
 
 // roomFor is how many places a schedule gets.
-func (r *Reconciler) roomFor(turns int) uint32 {
+func (r *clustersReconciler) roomFor(turns int) uint32 {
 	if turns < r.manyTurns {
 		return uint32(turns)
 	}
@@ -45,7 +45,7 @@ func (r *Reconciler) roomFor(turns int) uint32 {
 }
 
 // takeSchedule returns places for so many turns, with room for more if there is any.
-func (r *Reconciler) takeSchedule(turns int) (indices.Span, error) {
+func (r *clustersReconciler) takeSchedule(turns int) (indices.Span, error) {
 	if s, err := r.indices.schedules.Take(r.roomFor(turns)); err == nil {
 		return s, nil
 	}
@@ -93,7 +93,7 @@ type difference struct {
 }
 
 // differenceOf takes time in proportion to the lengths.
-func (r *Reconciler) differenceOf(old, turns []uint32) (d difference) {
+func (r *clustersReconciler) differenceOf(old, turns []uint32) (d difference) {
 	if r.counts == nil {
 		r.counts = make([]int32, len(r.sh.Endpoints))
 	}
@@ -170,7 +170,7 @@ func (w *grouping) commit() {
 }
 
 // carryOut writes what is behind the end before the end is moved there, and the other places before it is moved back.
-func (r *Reconciler) carryOut(e turnsEdit) {
+func (r *clustersReconciler) carryOut(e turnsEdit) {
 	g, was := e.group, len(e.group.turns)
 	for place := was; place < len(e.turns); place++ {
 		r.setTurn(g, place, e.turns[place])
@@ -189,18 +189,18 @@ func (r *Reconciler) carryOut(e turnsEdit) {
 	g.turns, g.worn = e.turns, e.worn
 }
 
-func (r *Reconciler) setTurn(g *group, place int, of uint32) {
+func (r *clustersReconciler) setTurn(g *group, place int, of uint32) {
 	atomic.StoreUint64(&r.sh.Schedules[g.schedule.First+uint32(place)], maps.Turn(of))
 	r.stats.Schedules++
 }
 
-func (r *Reconciler) setLength(g *group, turns int) {
+func (r *clustersReconciler) setLength(g *group, turns int) {
 	atomic.StoreUint64(&r.sh.Groups[g.index.First].Schedule, uint64(turns)<<32|uint64(g.schedule.First))
 	r.stats.Groups++
 }
 
 // renew gives the entries that lead to an edited tree another version, so that who chose in user space before the edit, and stalled, can tell.
-func (r *Reconciler) renew(c *cluster, top uint32) {
+func (r *clustersReconciler) renew(c *cluster, top uint32) {
 	for _, e := range c.entries() {
 		if e.root == top {
 			e.version++

@@ -52,21 +52,36 @@ func withPolicy(p model.Policy, endpoints ...model.Endpoint) *model.Config {
 	return cfg
 }
 
-// holds demands that a cluster's one group has the turns that the configuration asks for, in any order.
+// holds demands that a cluster's one group has the turns that the configuration applied last asks for, in any order.
 func (g *rig) holds(when string, name string) {
 	g.t.Helper()
-	c := g.r.clusters[name]
-	root := c.compiled.Root(func(e uint32) clusters.EndpointState { return g.r.stateOf(c, e) })
+	i := slices.IndexFunc(g.applied.Clusters, func(c *clusters.Cluster) bool { return c.Name == name })
+	c, endpoints := g.applied.Clusters[i], g.indicesOf(name)
+	root := c.Root(func(e uint32) clusters.EndpointState {
+		return clusters.EndpointState{Flags: maps.EndpointFlags(g.kernel.sh.Endpoints[endpoints[c.Endpoints[e].Address]].Flags)}
+	})
 	var want []uint32
 	for _, turn := range endpointsBelow(&root) {
-		want = append(want, c.endpoints[turn])
+		want = append(want, endpoints[c.Endpoints[turn].Address])
 	}
-	got := g.kernel.turns(c.index)
+	index, _ := g.r.ClusterIndex(name)
+	got := g.kernel.turns(index)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		g.t.Fatalf("%s: %s has %d turns, want %d, or others", when, name, len(got), len(want))
 	}
+}
+
+// indicesOf are the indices of a cluster's endpoints.
+func (g *rig) indicesOf(cluster string) map[netip.AddrPort]uint32 {
+	list := map[netip.AddrPort]uint32{}
+	for _, e := range g.r.Endpoints() {
+		if e.Cluster == cluster {
+			list[e.Address] = e.Index
+		}
+	}
+	return list
 }
 
 // writesOf returns what a change of health wrote.
@@ -107,7 +122,6 @@ func TestAChangeOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 		for _, policy := range []model.Policy{model.RoundRobin, model.LeastRequest, model.Random} {
 			t.Run(fmt.Sprintf("%s/%s", tt.name, policy), func(t *testing.T) {
 				g := newRigOf(t, manySizes)
-				g.r.manyTurns = manyTurns
 				g.mustApply(withPolicy(policy, tt.before...))
 				want, has := tt.want[policy]
 				if !has {
@@ -124,7 +138,6 @@ func TestAChangeOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 
 func TestHealthOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 	g := newRigOf(t, manySizes)
-	g.r.manyTurns = manyTurns
 	g.mustApply(single(hosts(10_000, 1)...))
 	for _, step := range []struct {
 		name       string
@@ -142,7 +155,6 @@ func TestHealthOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 
 func TestAChangeOfOneAmongAThousandClustersLeavesTheOthersAlone(t *testing.T) {
 	g := newRigOf(t, manySizes)
-	g.r.manyTurns = manyTurns
 	clusters := func(more int) *model.Config {
 		cfg := single()
 		for i := range 1000 {
@@ -169,8 +181,7 @@ func TestAChangeOfOneAmongAThousandClustersLeavesTheOthersAlone(t *testing.T) {
 func TestSchedulesStayTrueThroughManyEdits(t *testing.T) {
 	for _, policy := range []model.Policy{model.RoundRobin, model.LeastRequest, model.Random} {
 		t.Run(policy.String(), func(t *testing.T) {
-			g, w := newRigOf(t, manySizes), randomWorld(t)
-			g.r.manyTurns = 8
+			g, w := newRigWith(t, manySizes, 8), randomWorld(t)
 			anew, edited := 0, 0
 			for range 300 {
 				group, cfg := g.onlyGroup(), withPolicy(policy, w.someHosts()...)
@@ -221,41 +232,35 @@ func (g *rig) onlyGroup() uint32 {
 	return uint32(g.kernel.sh.Clusters[index].Root)
 }
 
-// noTurnIsLost demands that the places in use are those of the groups.
+// noTurnIsLost demands that all places of schedules are free, each once, when there is no group any more.
 func (g *rig) noTurnIsLost() {
 	g.t.Helper()
-	want := 0
-	for _, c := range g.r.clusters {
-		for _, t := range c.trees {
-			for _, group := range t.groups {
-				want += int(group.schedule.Count)
-			}
-		}
-	}
-	if got := g.inUse()["turns"]; got != want {
-		g.t.Errorf("%d places of schedules are in use, the groups have %d", got, want)
+	g.mustApply(&model.Config{})
+	if got := g.inUse()["turns"]; got != 0 {
+		g.t.Errorf("%d places of schedules are in use, want none without a group", got)
 	}
 }
 
 func TestTurnsOfTheHeavyStaySpread(t *testing.T) {
 	const n, others, heaviest = 512, 5, 9
 	g := newRigOf(t, manySizes)
-	g.r.manyTurns = manyTurns
 	list := hosts(n, others)
+	var group uint32
 	for weight := uint32(others + 1); weight <= heaviest; weight++ {
 		list[0].Weight = weight
+		group = g.onlyGroup()
 		g.mustApply(single(list...))
 		g.holds("heavier", "web")
 	}
-	cluster := g.r.clusters["web"]
-	if group := cluster.trees[model.Part{}].groups[0]; group.worn == 0 {
+	if g.onlyGroup() != group {
 		t.Error("the schedule has been written anew, not edited")
 	}
-	turns := g.kernel.turns(cluster.index)
-	first := slices.Index(turns, cluster.endpoints[0])
+	heavy := g.indicesOf("web")[list[0].Address]
+	turns := g.kernel.turns(0)
+	first := slices.Index(turns, heavy)
 	wait, last := 0, first
 	for place := first + 1; place <= first+len(turns); place++ {
-		if turns[place%len(turns)] == cluster.endpoints[0] {
+		if turns[place%len(turns)] == heavy {
 			wait, last = max(wait, place-last), place
 		}
 	}
@@ -267,8 +272,7 @@ func TestTurnsOfTheHeavyStaySpread(t *testing.T) {
 func TestAFullMapLeavesAnEditUndone(t *testing.T) {
 	sizes := manySizes
 	sizes.Schedules = 30
-	g := newRigOf(t, sizes)
-	g.r.manyTurns = 8
+	g := newRigWith(t, sizes, 8)
 	g.mustApply(single(hosts(20, 1)...))
 	before := g.kernel.turns(0)
 	// Two more fit beside the schedule, ten more do not, and nor does another one.
@@ -285,8 +289,7 @@ func TestAFullMapLeavesAnEditUndone(t *testing.T) {
 
 // TestAStalledChoiceCanTell holds that the word which a cluster's readers compare changes with every edit, that of a subset too.
 func TestAStalledChoiceCanTell(t *testing.T) {
-	g := newRigOf(t, manySizes)
-	g.r.manyTurns = 8
+	g := newRigWith(t, manySizes, 8)
 	cfg := divided(3)
 	cfg.Clusters[0].Subsets.Fallback = model.AnyEndpoint
 	for i := range 40 {
@@ -302,7 +305,7 @@ func TestAStalledChoiceCanTell(t *testing.T) {
 		return list
 	}
 	before := words()
-	g.writesOf(HealthChange{Endpoint: g.r.clusters["web"].endpoints[10], Set: maps.EndpointUnhealthy})
+	g.writesOf(HealthChange{Endpoint: g.indicesOf("web")[cfg.Clusters[0].Endpoints[10].Address], Set: maps.EndpointUnhealthy})
 	changed, moved := 0, 0
 	for i, word := range words() {
 		if word != before[i] {

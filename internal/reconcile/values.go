@@ -72,7 +72,7 @@ func (v *version) entriesOf(name string, entries []valueEntry) []valueEntry {
 }
 
 // classFor returns the class of a text if the first of these entries is about it and has one, and a new class otherwise.
-func (r *Reconciler) classFor(text string, live []valueEntry) uint32 {
+func (r *routesReconciler) classFor(text string, live []valueEntry) uint32 {
 	if len(live) > 0 && live[0].text == text && live[0].value.Class != 0 {
 		return live[0].value.Class
 	}

@@ -3,10 +3,6 @@
 package reconcile
 
 import (
-	"fmt"
-	"iter"
-
-	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
@@ -37,7 +33,7 @@ type version struct {
 
 // newVersion takes the numbers for a version and writes all of it that the maps do not hold yet, children first. It
 // starts, and after an error stays, unlinked.
-func (r *Reconciler) newVersion(d *draft) (*version, error) {
+func (r *routesReconciler) newVersion(d *draft) (*version, error) {
 	v := &version{table: d.table, automata: d.takeAutomata()}
 	r.pending.versions = append(r.pending.versions, v)
 	var err error
@@ -61,6 +57,9 @@ func (r *Reconciler) newVersion(d *draft) (*version, error) {
 		func() error { return r.writeTable(v) },
 	)
 }
+
+// number is what a listener has that points to the version.
+func (v *version) number() uint32 { return v.index.First }
 
 // holds reports whether the version is the compiled table. Comparing clusters by name is
 // enough: one that a live table names keeps its index.
@@ -89,7 +88,7 @@ func (d *draft) takeVHosts(to *version) error {
 	return nil
 }
 
-func (r *Reconciler) writeTable(v *version) error {
+func (r *routesReconciler) writeTable(v *version) error {
 	table := maps.RouteTable{
 		Flags: uint32(v.table.Flags), Missing: v.table.Missing,
 		RequestMs: requestTime(v.table.RequestTimeout), MaxRequests: v.table.MaxRequests,
@@ -103,7 +102,7 @@ func (r *Reconciler) writeTable(v *version) error {
 
 // erase deletes the entries of an unlinked version that have keys of their own. What lies
 // in arrays cannot be reached without them and is written over by its next owner.
-func (r *Reconciler) erase(v *version) error {
+func (r *routesReconciler) erase(v *version) error {
 	for _, direction := range directions {
 		list := &v.hosts[direction]
 		for n := len(*list); n > 0; n-- {
@@ -123,37 +122,4 @@ func (r *Reconciler) erase(v *version) error {
 	r.indices.tables.Free(v.index)
 	r.indices.fields.Free(v.fieldNumbers)
 	return nil
-}
-
-// checkClusters refuses an image with a route to a cluster that it does not have.
-func checkClusters(im *compile.Image) error {
-	known := map[string]bool{}
-	for _, c := range im.Clusters {
-		known[c.Name] = true
-	}
-	for i := range im.Listeners {
-		l := &im.Listeners[i]
-		for name := range clusterNames(&l.Table) {
-			if !known[name] {
-				return fmt.Errorf("listener %q: a route names cluster %q, which the configuration does not have; add it", l.Name, name)
-			}
-		}
-	}
-	return nil
-}
-
-// clusterNames are the clusters of a table's routes, with repetitions.
-func clusterNames(t *tables.Table) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range t.Routes {
-			if r := &t.Routes[i]; r.Count == 0 && r.Flags&maps.RouteSlow == 0 && !yield(r.Cluster) {
-				return
-			}
-		}
-		for i := range t.Splits {
-			if !yield(t.Splits[i].Cluster) {
-				return
-			}
-		}
-	}
 }

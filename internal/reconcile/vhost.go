@@ -62,7 +62,7 @@ func (v *vhost) hashKey(text string) maps.PathText {
 
 // canHold reports whether the entries can take the place of those of a virtual host: they belong into the same map, and while both are there
 // they do not have too many lengths.
-func (r *Reconciler) canHold(v *vhost, entries []pathEntry) bool {
+func (r *routesReconciler) canHold(v *vhost, entries []pathEntry) bool {
 	if _, inHash := r.inHash(entries); inHash != v.isHashed {
 		return false
 	}
@@ -72,7 +72,7 @@ func (r *Reconciler) canHold(v *vhost, entries []pathEntry) bool {
 
 // newVHost takes a number for entries, whose references it takes over. They are written by writeVHosts. It starts, and
 // after an error stays, without a reference.
-func (r *Reconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
+func (r *routesReconciler) newVHost(name string, entries []pathEntry) (*vhost, error) {
 	number, err := r.indices.vhosts.Take(1)
 	if err != nil {
 		dropEntries(entries)
@@ -90,7 +90,7 @@ func retainVHosts(list []*vhost) {
 	}
 }
 
-func (r *Reconciler) releaseVHosts(list []*vhost) {
+func (r *routesReconciler) releaseVHosts(list []*vhost) {
 	for _, v := range list {
 		if v.refs--; v.refs == 0 {
 			r.pending.addVHost(v)
@@ -112,7 +112,7 @@ func withoutRepetitions(list []*vhost) []*vhost {
 }
 
 // writeVHosts writes virtual hosts that nothing leads to yet.
-func (r *Reconciler) writeVHosts(list []*vhost) error {
+func (r *routesReconciler) writeVHosts(list []*vhost) error {
 	var words batch[uint32, uint64]
 	var trie batch[maps.PathKey, maps.Candidates]
 	var hash batch[maps.PathText, maps.Candidates]
@@ -135,7 +135,7 @@ func (r *Reconciler) writeVHosts(list []*vhost) error {
 }
 
 // patchVHost changes the entries of a virtual host that can hold them in place, and takes over the references of the new ones.
-func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
+func (r *routesReconciler) patchVHost(v *vhost, want []pathEntry) error {
 	changes := editsOf(v.entries, want)
 	w := trieWriter[pathEntry]{r: r, order: r.orderOf(v), write: func(e edit[pathEntry]) error {
 		if e.to == nil {
@@ -157,21 +157,21 @@ func (r *Reconciler) patchVHost(v *vhost, want []pathEntry) error {
 	return err
 }
 
-func (r *Reconciler) orderOf(v *vhost) order {
+func (r *routesReconciler) orderOf(v *vhost) order {
 	if v.isHashed {
 		return &hashOrder{vhost: v, pending: &r.pending}
 	}
 	return &trieOrder{}
 }
 
-func (r *Reconciler) putPath(v *vhost, e pathEntry) error {
+func (r *routesReconciler) putPath(v *vhost, e pathEntry) error {
 	if v.isHashed {
 		return writes.Put(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(e.key), e.value)
 	}
 	return writes.Put(&r.stats.Paths, r.cfg.Paths, v.key(e.key), e.value)
 }
 
-func (r *Reconciler) removePath(v *vhost, key string) error {
+func (r *routesReconciler) removePath(v *vhost, key string) error {
 	if v.isHashed {
 		return writes.Remove(&r.stats.Paths, r.cfg.PathTexts, v.hashKey(key))
 	}
@@ -189,7 +189,7 @@ func inOrder(steps ...func() error) error {
 }
 
 // eraseVHost deletes the entries of a virtual host without references.
-func (r *Reconciler) eraseVHost(v *vhost) error {
+func (r *routesReconciler) eraseVHost(v *vhost) error {
 	for n := len(v.entries); n > 0; n-- {
 		if err := r.removePath(v, v.entries[n-1].key); err != nil {
 			return err
