@@ -195,7 +195,7 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.rootOf(got).Turn != 5 {
 		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.rootOf(got).Turn, clusterIndex)
 	}
-	want := []ClusterEntry{{clusterIndex, "web", nil}, {clusterIndex + 1, "another", nil}}
+	want := []ClusterEntry{{Index: clusterIndex, Name: "web"}, {Index: clusterIndex + 1, Name: "another"}}
 	if diff := cmp.Diff(g.r.Clusters(), want); diff != "" {
 		t.Errorf("clusters (-got +want):\n%s", diff)
 	}
@@ -355,7 +355,7 @@ func (g *rig) begin(requests []*model.Request) []running {
 			p.found = append(p.found, f)
 			p.routed = append(p.routed, g.kernel.decide(f, r, uint32(i)))
 		}
-		for _, c := range g.r.clusters.listClusters() {
+		for _, c := range g.r.clusters.Clusters() {
 			root := uint32(g.kernel.sh.Clusters[c.Index].Root)
 			p.roots = append(p.roots, root)
 			p.entries = append(p.entries, g.kernel.turnsBelow(root))

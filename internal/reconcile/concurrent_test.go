@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 )
 
 // asked is a question for the kernel: a head that comes to a listener.
@@ -30,7 +31,7 @@ type loaded struct {
 
 func load(t *testing.T) *loaded {
 	d := datapathtest.Load(t)
-	r := newReconciler(d.Config, d.Shared, slog.New(slog.DiscardHandler), limits{fewPaths, manyTurns})
+	r := newReconciler(d.Config, d.Shared, slog.New(slog.DiscardHandler), limits{fewPaths, clusters.ManyTurns})
 	return &loaded{t: t, d: d, r: r}
 }
 

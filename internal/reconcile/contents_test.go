@@ -15,7 +15,7 @@ import (
 func (g *rig) contents() []string {
 	c := contents{cfg: g.kernel.cfg, clusters: map[uint32]string{}, texts: map[uint32]string{0: "-", 1: "?"}}
 	c.nameClasses()
-	for _, cluster := range g.r.clusters.listClusters() {
+	for _, cluster := range g.r.clusters.Clusters() {
 		c.clusters[cluster.Index] = cluster.Name
 		for criteria, index := range cluster.Subsets {
 			c.clusters[index] = fmt.Sprintf("%s%s of %d", cluster.Name, criteria, g.kernel.sh.Clusters[index].Whole-1-cluster.Index)

@@ -2,6 +2,8 @@
 
 package reconcile
 
+import ()
+
 // SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
 // number of changes. Requests see a cluster's old groups or its new ones. An index without an endpoint is ignored: it has been
 // released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.
@@ -9,13 +11,13 @@ package reconcile
 // It waits for no program unless there is no room beside what is pending: see Reclaim.
 func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	changed := r.noteHealth(changes)
-	return r.withRoom(func() error { return r.clusters.regroupChanged(changed) })
+	return r.withRoom(func() error { return r.clusters.RegroupChanged(changed) })
 }
 
 func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.noteHealth(changes)
+	return r.clusters.NoteHealth(changes)
 }
 
 // MustRegroup reports whether Regroup may have something to do. It does not wait.
@@ -24,12 +26,12 @@ func (r *Reconciler) MustRegroup() bool {
 		return true
 	}
 	defer r.mu.Unlock()
-	return r.clusters.mustRegroup()
+	return r.clusters.MustRegroup()
 }
 
 // Regroup groups the clusters anew in which some endpoint was in its slow start when they were grouped last, and those that could not be grouped, if
 // that was long enough ago. Without any it costs a look at each cluster.
-func (r *Reconciler) Regroup() error { return r.withRoom(r.clusters.regroupDue) }
+func (r *Reconciler) Regroup() error { return r.withRoom(r.clusters.RegroupDue) }
 
 // withRoom lets f group clusters, and if it fails once more, when what is pending has been reclaimed. It must not matter that some clusters
 // are grouped twice.
@@ -40,7 +42,7 @@ func (r *Reconciler) withRoom(f func() error) error {
 		if err = f(); err != nil {
 			r.inForce = nil // the next Apply looks at all clusters
 		}
-		return err, r.clusters.hasPending()
+		return err, r.clusters.HasPending()
 	}
 	err, waiting := attempt()
 	if err == nil || !waiting {
@@ -60,12 +62,12 @@ func (r *Reconciler) withRoom(f func() error) error {
 func (r *Reconciler) ReleaseEndpoint(index uint32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.release(index)
+	return r.clusters.Release(index)
 }
 
 // Changed returns what has changed since it was called last. It is for one caller.
 func (r *Reconciler) Changed() Changes {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.changes()
+	return r.clusters.Changed()
 }

@@ -42,7 +42,7 @@ func TestTooManyEndpointsLeaveRoomForWhatComesNext(t *testing.T) {
 	g := newRig(t)
 	a, small := crowd("a", 1, 100), crowd("b", 2, 10)
 	g.mustApply(crowds("/1", a, small))
-	room := g.r.indices.clusters.endpointIndex.Left()
+	room := g.r.indices.clusters.Endpoints.Left()
 	for name, apply := range map[string]func(*compile.Image) error{
 		"applied":  func(im *compile.Image) error { _, err := g.r.Apply(im); return err },
 		"switched": g.r.Switch,
@@ -54,7 +54,7 @@ func TestTooManyEndpointsLeaveRoomForWhatComesNext(t *testing.T) {
 			if !is || full.Cluster != "b" || full.New != 200 || full.Most != 200 || full.Room != int(room) {
 				t.Fatalf("%s: got %v, want to hear of 200 new endpoints, and of room for %d", name, err, room)
 			}
-			if left := g.r.indices.clusters.endpointIndex.Left(); left != room {
+			if left := g.r.indices.clusters.Endpoints.Left(); left != room {
 				t.Fatalf("%s: %d indices are left, %d were before", name, left, room)
 			}
 		}

@@ -119,7 +119,7 @@ func dumpTable[K comparable, V any](name string, t maps.Table[K, V]) []string {
 func (g *rig) sharedLines() []string {
 	var lines []string
 	names := map[uint32]string{}
-	for _, c := range g.r.clusters.listClusters() {
+	for _, c := range g.r.clusters.Clusters() {
 		names[c.Index] = c.Name
 	}
 	for i := range g.kernel.sh.Clusters {

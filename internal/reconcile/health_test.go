@@ -255,7 +255,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 			changes = append(changes, HealthChange{Endpoint: e.Index, Set: maps.EndpointUnhealthy})
 		}
 	}
-	free := g.r.indices.clusters.groupIndex
+	free := g.r.indices.clusters.Groups
 	others, err := free.Take(uint32(free.Left()))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/routes"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
@@ -20,7 +21,7 @@ type listener struct {
 	name   string
 	key    maps.ListenerKey
 	// live is the version that the listener points to, nil when it has gone.
-	live *version
+	live *routes.Version
 	// shown is what new connections find, by the addresses that make them the listener's: its number, or 0 where they are left alone.
 	shown map[maps.ListenerKey]uint32
 }
@@ -28,11 +29,11 @@ type listener struct {
 // linkListeners writes all that is new and then switches to it, so that
 // what can fail for want of room fails before anything is switched.
 func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
-	drafts := make([]*draft, len(wanted))
+	drafts := make([]*routes.Draft, len(wanted))
 	defer func() {
 		for _, d := range drafts {
 			if d != nil {
-				d.close()
+				d.Close()
 			}
 		}
 	}()
@@ -42,16 +43,16 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 			continue
 		}
 		known := r.listeners[l.Key()]
-		if known != nil && known.live.holds(&l.Table) {
+		if known != nil && known.live.Holds(&l.Table) {
 			continue
 		}
-		var live *version
+		var live *routes.Version
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.routes.newDraft(l.Key(), live, &l.Table)
+		d, err := r.routes.NewDraft(l.Key(), live, &l.Table)
 		if err == nil {
-			drafts[i], err = d, d.prepare()
+			drafts[i], err = d, d.Prepare()
 		}
 		if err != nil {
 			return fmt.Errorf("listener %q: %w", l.Name, err)
@@ -66,7 +67,7 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 }
 
 // link puts a draft in force, if there is one, and sees that the listener's address is intercepted.
-func (r *Reconciler) link(l *compile.Listener, d *draft) error {
+func (r *Reconciler) link(l *compile.Listener, d *routes.Draft) error {
 	known, err := r.listenerFor(l)
 	if err != nil {
 		return err
@@ -79,16 +80,16 @@ func (r *Reconciler) link(l *compile.Listener, d *draft) error {
 	}
 	switch {
 	case d == nil:
-	case d.next == known.live:
-		if err := d.change(); err != nil {
+	case d.Next == known.live:
+		if err := d.Change(); err != nil {
 			return err
 		}
 	default:
-		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.next.number()}); err != nil {
+		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.Next.Number()}); err != nil {
 			return err
 		}
-		r.routes.replaceVersion(d.next, known.live)
-		known.live = d.next
+		r.routes.ReplaceVersion(d.Next, known.live)
+		known.live = d.Next
 	}
 	return r.show(known, interceptedBy(l), known.number)
 }
@@ -198,7 +199,7 @@ func (r *Reconciler) dropTable(l *listener) error {
 	if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
 		return err
 	}
-	r.routes.replaceVersion(nil, l.live)
+	r.routes.ReplaceVersion(nil, l.live)
 	l.live = nil
 	return nil
 }

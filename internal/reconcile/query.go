@@ -5,7 +5,7 @@ package reconcile
 import (
 	"net/netip"
 
-	"github.com/xlb-project/xlb/internal/compile/clusters"
+	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -14,14 +14,14 @@ import (
 func (r *Reconciler) Endpoints() []EndpointEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.listEndpoints()
+	return r.clusters.Endpoints()
 }
 
 // Clusters lists the clusters in the maps by index.
 func (r *Reconciler) Clusters() []ClusterEntry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.listClusters()
+	return r.clusters.Clusters()
 }
 
 // ListenerNumbers are those of the listeners in force, by name.
@@ -41,26 +41,26 @@ func (r *Reconciler) ListenerNumbers() map[string]uint32 {
 func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.index(name)
+	return r.clusters.Index(name)
 }
 
 // SubsetIndex returns the index of what requests with these criteria are balanced among: the cluster's own without a subset for them.
 func (r *Reconciler) SubsetIndex(name string, criteria model.Metadata) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.clusters.index(name); !known {
+	if _, known := r.clusters.Index(name); !known {
 		return 0, false
 	}
-	return r.clusters.entryOf(name, criteria), true
+	return r.clusters.EntryOf(name, criteria), true
 }
 
 // RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
 // indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
 // asks for.
-func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
+func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group compiled.Group, endpoints []uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.retryRoot(name, criteria, excluded)
+	return r.clusters.RetryRoot(name, criteria, excluded)
 }
 
 // Listener returns the listener of that number, one that has gone too: its connections may

@@ -13,7 +13,7 @@ func (r *Reconciler) MustReclaim() bool {
 	return r.hasPending()
 }
 
-func (r *Reconciler) hasPending() bool { return r.clusters.hasPending() || r.routes.hasPending() }
+func (r *Reconciler) hasPending() bool { return r.clusters.HasPending() || r.routes.HasPending() }
 
 // Reclaim frees what is no longer used, by Switch, changes of health or released endpoints, once no program uses it. Calling it is optional: the
 // next Switch, or a change of health that finds no indices, does the same.
@@ -27,18 +27,18 @@ func (r *Reconciler) Reclaim() error {
 
 // sweep waits until no program uses what is pending, erases it and frees its numbers. Needs applying, and mu, which it leaves and takes again.
 func (r *Reconciler) sweep() error {
-	r.clusters.freeIdle()
+	r.clusters.FreeIdle()
 	if !r.hasPending() {
 		return nil
 	}
 	// What is added while it waits is for the next.
-	old := r.clusters.takePending()
-	if err := r.routes.waitForReaders(); err != nil {
-		r.clusters.putBack(old)
+	old := r.clusters.TakePending()
+	if err := r.routes.WaitForReaders(); err != nil {
+		r.clusters.PutBack(old)
 		return err
 	}
-	r.clusters.free(old)
-	return r.routes.reclaim()
+	r.clusters.Free(old)
+	return r.routes.Reclaim()
 }
 
 // wait waits for the programs that are running. It leaves mu meanwhile, but not applying.

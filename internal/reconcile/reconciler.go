@@ -10,7 +10,9 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/internal/reconcile/routes"
 )
 
 // Reconciler is the only writer of the configuration's maps, which are empty when it
@@ -28,8 +30,8 @@ type Reconciler struct {
 	mu        sync.Mutex
 	listeners map[maps.ListenerKey]*listener
 	indices   indexAllocators
-	routes    *routesReconciler
-	clusters  *clustersReconciler
+	routes    *routes.Reconciler
+	clusters  *clusters.Reconciler
 	// inForce is the image that was applied last; nil: it failed, and there may be anything of it. What is the same in the next is left alone.
 	inForce *compile.Image
 	// stats of the Apply that is under way.
@@ -44,7 +46,7 @@ type limits struct{ manyPaths, manyTurns int }
 
 // New returns a reconciler for maps that are empty.
 func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
-	return newReconciler(cfg, sh, log, limits{manyPaths, manyTurns})
+	return newReconciler(cfg, sh, log, limits{routes.ManyPaths, clusters.ManyTurns})
 }
 
 func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than limits) *Reconciler {
@@ -56,11 +58,11 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 		indices:   newIndexAllocators(cfg.Sizes, sh),
 		limiter:   newLogLimiter(),
 	}
-	r.clusters = newClustersReconciler(clustersConfig{
+	r.clusters = clusters.New(clusters.Config{
 		Shared: sh, Log: log, Now: func() time.Time { return r.now() }, Indices: r.indices.clusters, Stats: &r.stats, ManyTurns: than.manyTurns,
 	})
-	r.routes = newRoutesReconciler(routesConfig{
-		Maps: cfg, Indices: r.indices.routes, Stats: &r.stats, EntryOf: r.clusters.entryOf, Wait: r.wait, ManyPaths: than.manyPaths,
+	r.routes = routes.New(routes.Config{
+		Maps: cfg, Indices: r.indices.routes, Stats: &r.stats, EntryOf: r.clusters.EntryOf, Wait: r.wait, ManyPaths: than.manyPaths,
 	})
 	return r
 }
@@ -68,16 +70,16 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 // indexAllocators are the indices of all maps that are not in use.
 type indexAllocators struct {
 	listeners *indices.Allocator
-	routes    routeAllocators
-	clusters  clusterAllocators
+	routes    routes.Allocators
+	clusters  clusters.Allocators
 }
 
 // newIndexAllocators leaves out listener 0, so that a connection without a listener finds none.
 func newIndexAllocators(sizes maps.Sizes, sh *maps.Shared) indexAllocators {
 	return indexAllocators{
 		listeners: indices.NewAllocator("addresses", "listeners", 1, sizes.Listeners),
-		routes:    newRouteAllocators(sizes, sh),
-		clusters:  newClusterAllocators(sh),
+		routes:    routes.NewAllocators(sizes, sh),
+		clusters:  clusters.NewAllocators(sh),
 	}
 }
 
@@ -117,18 +119,18 @@ func (r *Reconciler) switchClusters(im *compile.Image) bool {
 	if r.inForce == nil || !r.inForce.SameListeners(im) {
 		return false
 	}
-	d := differenceOfClusters(r.inForce.Clusters, im.Clusters)
-	if len(d.removed) > 0 {
+	d := clusters.DifferenceOf(r.inForce.Clusters, im.Clusters)
+	if len(d.Removed) > 0 {
 		return false // a route may name it
 	}
-	if r.clusters.fit(d.changed) != nil {
+	if r.clusters.CheckCapacity(d.Changed) != nil {
 		return false
 	}
 	r.stats, r.inForce = Stats{}, nil
-	if r.clusters.apply(d.changed) != nil {
+	if r.clusters.Apply(d.Changed) != nil {
 		return false
 	}
-	r.clusters.unlinkLeft(&d)
+	r.clusters.UnlinkLeft(&d)
 	r.inForce = im
 	r.logActive(im)
 	return true
@@ -157,11 +159,11 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := r.sweep(); err != nil {
 		return err
 	}
-	if err := r.clusters.fit(d.changed); err != nil {
+	if err := r.clusters.CheckCapacity(d.Changed); err != nil {
 		r.inForce = inForce // nothing has been written
 		return err
 	}
-	if err := r.clusters.apply(d.changed); err != nil {
+	if err := r.clusters.Apply(d.Changed); err != nil {
 		return err
 	}
 	if err := r.linkListeners(im.Listeners); err != nil {
@@ -170,15 +172,15 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := r.unlinkListeners(im.Listeners); err != nil {
 		return err
 	}
-	r.clusters.unlinkLeft(&d)
+	r.clusters.UnlinkLeft(&d)
 	r.inForce = im
 	return nil
 }
 
 // clustersSince compares an image's clusters with the ones in force.
-func (r *Reconciler) clustersSince(im *compile.Image) clusterDifference {
+func (r *Reconciler) clustersSince(im *compile.Image) clusters.Difference {
 	if r.inForce == nil {
-		return allClusters(im.Clusters)
+		return clusters.All(im.Clusters)
 	}
-	return differenceOfClusters(r.inForce.Clusters, im.Clusters)
+	return clusters.DifferenceOf(r.inForce.Clusters, im.Clusters)
 }

@@ -13,9 +13,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
-	"github.com/xlb-project/xlb/internal/compile/clusters"
+	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 )
 
@@ -87,7 +88,7 @@ func watch[K comparable, V any](g *rig, name string, t *maps.Table[K, V]) {
 
 func newRig(t *testing.T) *rig { return newRigOf(t, testSizes) }
 
-func newRigOf(t *testing.T, sizes maps.Sizes) *rig { return newRigWith(t, sizes, manyTurns) }
+func newRigOf(t *testing.T, sizes maps.Sizes) *rig { return newRigWith(t, sizes, clusters.ManyTurns) }
 
 // newRigWith is a rig in which schedules from this length on are changed in place.
 func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
@@ -264,8 +265,8 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 
 // leads reports whether requests to a cluster with these criteria may go to an entry: to the cluster itself as long as it is not divided.
 func (g *rig) leads(name string, criteria model.Metadata, entry uint32) bool {
-	index, known := g.r.clusters.index(name)
-	return known && (index == entry || g.r.clusters.entryOf(name, criteria) == entry)
+	index, known := g.r.clusters.Index(name)
+	return known && (index == entry || g.r.clusters.EntryOf(name, criteria) == entry)
 }
 
 // checkState demands that every listener serves each request as one of the configurations does,
@@ -283,7 +284,7 @@ func (g *rig) checkState(when string, requests []*model.Request, configs ...*mod
 			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, why)
 		}
 	}
-	for _, c := range g.r.clusters.listClusters() {
+	for _, c := range g.r.clusters.Clusters() {
 		g.checkTurns(when, c.Name, c.Index, configs)
 		for criteria, index := range c.Subsets {
 			g.checkTurns(when, c.Name+string(criteria), index, configs)
@@ -308,7 +309,7 @@ func (g *rig) checkTurns(when, name string, entry uint32, configs []*model.Confi
 }
 
 func (g *rig) addressOf(index uint32) string {
-	for _, e := range g.r.clusters.listEndpoints() {
+	for _, e := range g.r.clusters.Endpoints() {
 		if e.Index == index {
 			return e.Address.String()
 		}
@@ -331,7 +332,7 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 	turns := map[string][]string{}
 	for _, c := range im.Clusters {
 		list := func(name string, part int) {
-			root := c.RootOf(part, clusters.Learned{})
+			root := c.RootOf(part, compiled.Learned{})
 			turns[name] = nil
 			for _, e := range endpointsBelow(&root) {
 				turns[name] = append(turns[name], c.Endpoints[e].Address.String())
@@ -347,7 +348,7 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 }
 
 // endpointsBelow is what kernel.turnsBelow finds.
-func endpointsBelow(g *clusters.Group) (endpoints []uint32) {
+func endpointsBelow(g *compiled.Group) (endpoints []uint32) {
 	if len(g.Groups) == 0 {
 		return g.Turns
 	}
@@ -372,7 +373,7 @@ func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
 		g.t.Errorf("the maps hold something else than after a fresh start (-got +want):\n%s", diff)
 	}
 	got, want := g.inUse(), fresh.inUse()
-	want["listener numbers"], want["endpoint indices"] = len(g.r.listeners), len(g.r.clusters.listEndpoints())
+	want["listener numbers"], want["endpoint indices"] = len(g.r.listeners), len(g.r.clusters.Endpoints())
 	if diff := gocmp.Diff(got, want); diff != "" {
 		g.t.Errorf("in use (-got +want):\n%s", diff)
 	}
@@ -392,22 +393,22 @@ func (g *rig) inUse() map[string]int {
 		"prefixes":             entries(cfg.Prefixes),
 		"buckets":              entries(cfg.Buckets),
 		"listener numbers":     used(n.listeners, full.listeners),
-		"table numbers":        used(n.routes.tables, full.routes.tables),
-		"virtual host numbers": used(n.routes.vhosts, full.routes.vhosts),
-		"route numbers":        used(n.routes.routes, full.routes.routes),
-		"split numbers":        used(n.routes.splits, full.routes.splits),
-		"tuples":               used(n.routes.tuples, full.routes.tuples),
-		"tuple numbers":        used(n.routes.tupleNumbers, full.routes.tupleNumbers),
-		"lists of buckets":     used(n.routes.bucketLists, full.routes.bucketLists),
-		"field numbers":        used(n.routes.fields, full.routes.fields),
-		"automata numbers":     used(n.routes.automata, full.routes.automata),
-		"blocks of cells":      used(n.routes.cells, full.routes.cells),
-		"lists of automata":    used(n.routes.accepts, full.routes.accepts),
-		"values of automata":   used(n.routes.acceptedValues, full.routes.acceptedValues),
-		"turns":                used(n.clusters.schedules, full.clusters.schedules),
-		"groups":               used(n.clusters.groupIndex, full.clusters.groupIndex),
-		"cluster indices":      used(n.clusters.clusterIndex, full.clusters.clusterIndex),
-		"endpoint indices":     used(n.clusters.endpointIndex, full.clusters.endpointIndex),
+		"table numbers":        used(n.routes.Tables, full.routes.Tables),
+		"virtual host numbers": used(n.routes.VHosts, full.routes.VHosts),
+		"route numbers":        used(n.routes.Routes, full.routes.Routes),
+		"split numbers":        used(n.routes.Splits, full.routes.Splits),
+		"tuples":               used(n.routes.Tuples, full.routes.Tuples),
+		"tuple numbers":        used(n.routes.TupleNumbers, full.routes.TupleNumbers),
+		"lists of buckets":     used(n.routes.BucketLists, full.routes.BucketLists),
+		"field numbers":        used(n.routes.Fields, full.routes.Fields),
+		"automata numbers":     used(n.routes.Automata, full.routes.Automata),
+		"blocks of cells":      used(n.routes.Cells, full.routes.Cells),
+		"lists of automata":    used(n.routes.Accepts, full.routes.Accepts),
+		"values of automata":   used(n.routes.AcceptedValues, full.routes.AcceptedValues),
+		"turns":                used(n.clusters.Schedules, full.clusters.Schedules),
+		"groups":               used(n.clusters.Groups, full.clusters.Groups),
+		"cluster indices":      used(n.clusters.Clusters, full.clusters.Clusters),
+		"endpoint indices":     used(n.clusters.Endpoints, full.clusters.Endpoints),
 	}
 }
 

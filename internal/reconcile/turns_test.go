@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
-	"github.com/xlb-project/xlb/internal/compile/clusters"
+	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -55,10 +55,10 @@ func withPolicy(p model.Policy, endpoints ...model.Endpoint) *model.Config {
 // holds demands that a cluster's one group has the turns that the configuration applied last asks for, in any order.
 func (g *rig) holds(when string, name string) {
 	g.t.Helper()
-	i := slices.IndexFunc(g.applied.Clusters, func(c *clusters.Cluster) bool { return c.Name == name })
+	i := slices.IndexFunc(g.applied.Clusters, func(c *compiled.Cluster) bool { return c.Name == name })
 	c, endpoints := g.applied.Clusters[i], g.indicesOf(name)
-	root := c.Root(func(e uint32) clusters.EndpointState {
-		return clusters.EndpointState{Flags: maps.EndpointFlags(g.kernel.sh.Endpoints[endpoints[c.Endpoints[e].Address]].Flags)}
+	root := c.Root(func(e uint32) compiled.EndpointState {
+		return compiled.EndpointState{Flags: maps.EndpointFlags(g.kernel.sh.Endpoints[endpoints[c.Endpoints[e].Address]].Flags)}
 	})
 	var want []uint32
 	for _, turn := range endpointsBelow(&root) {

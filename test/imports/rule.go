@@ -131,8 +131,10 @@ var compileLayers = map[string][]string{
 
 // reconcileLayers is the same for the folders of internal/reconcile/. The package above them orders what they write.
 var reconcileLayers = map[string][]string{
-	"indices": nil,
-	"writes":  nil,
+	"indices":  nil,
+	"writes":   nil,
+	"routes":   {"indices", "writes"},
+	"clusters": {"indices", "writes"},
 }
 
 // orders are the parents of folders that have rows of their own.
