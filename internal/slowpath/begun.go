@@ -107,11 +107,10 @@ func (x *exchange) adopt(reply LocalReply) {
 
 // enterCluster passes the cluster's circuit breakers, or takes the place that the attempt has behind them.
 func (x *exchange) enterCluster() (leave func(), err error) {
-	g := x.admitted
 	if x.attempt != nil && x.attempt.Enter != nil {
-		return g.gate.leaver(x.attempt.Enter()), nil
+		return x.admitted.Adopt(x.attempt.Enter()), nil
 	}
-	return g.gate.enter(x.ctx, &g.breakers)
+	return x.admitted.Enter(x.ctx)
 }
 
 // resume goes on with the attempt as if it had just been sent.

@@ -4,7 +4,6 @@ package slowpath
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -43,10 +42,8 @@ func closing(path string) string {
 
 func waitingAt(f *front, n int) func() bool {
 	return func() bool {
-		g := f.proxy.gates.of("c", model.PriorityDefault)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return len(g.waiting) == n
+		_, waiting := f.proxy.breakers.Counts("c", model.PriorityDefault)
+		return waiting == uint64(n)
 	}
 }
 
@@ -96,7 +93,8 @@ func TestWaitingForAConnectionEndsWithTheRoutesTimeout(t *testing.T) {
 	}
 	<-came
 	eventually(t, "nobody waits, and nothing is counted", func() bool {
-		return waitingAt(f, 0)() && f.proxy.gates.of("c", model.PriorityDefault).own.Active() == 0
+		active, waiting := f.proxy.breakers.Counts("c", model.PriorityDefault)
+		return waiting == 0 && active == 0
 	})
 }
 
@@ -136,32 +134,25 @@ func TestLimitsOfZero(t *testing.T) {
 	}
 }
 
-// A copy does not wait where no request may be asked.
-func TestNothingWaitsWhereThereAreNoPools(t *testing.T) {
-	g := newGates(nil).of("c", model.PriorityDefault)
-	if leave, err := g.enter(t.Context(), &model.Breakers{MaxConnections: 1, MaxPending: 9, MaxRequests: 9, NoPools: true}); !errors.Is(err, errOverflow) {
-		t.Errorf("entered %t: %v", leave != nil, err)
-	}
-}
-
-func TestRetryBudgetFollowsTheLoad(t *testing.T) {
-	b := model.Breakers{MaxRetries: 7, Budget: &model.RetryBudget{Percent: 20, Min: 3}}
-	for requests, want := range map[uint64]uint64{0: 3, 15: 3, 20: 4, 1000: 200} {
-		if got := b.RetriesAt(requests); got != want {
-			t.Errorf("with %d requests: got %d, want %d", requests, got, want)
-		}
-	}
-	if b.Budget = nil; b.RetriesAt(1000) != 7 {
-		t.Errorf("without a budget: got %d, want 7", b.RetriesAt(1000))
-	}
-}
-
 // fakeLoad is the count of a cluster, of which somebody else has taken some places.
 type fakeLoad struct {
-	ownLoad
-	held atomic.Bool
+	active atomic.Int32
+	held   atomic.Bool
 }
 
+// Enter implements Load.
+func (l *fakeLoad) Enter(limit uint32) (leave func(), ok bool) {
+	if l.active.Add(1) > int32(limit) {
+		l.active.Add(-1)
+		return nil, false
+	}
+	return func() { l.active.Add(-1) }, true
+}
+
+// Active implements Load.
+func (l *fakeLoad) Active() uint32 { return uint32(l.active.Load()) }
+
+// Hold implements Load.
 func (l *fakeLoad) Hold(hold bool) { l.held.Store(hold) }
 
 // A cluster that is taken away and comes back under its name has another count. Who waits then waits for that one: nobody takes from the
@@ -210,9 +201,8 @@ func TestClustersThatHaveGoneLeaveNoGates(t *testing.T) {
 		}
 	})
 	count := func() int {
-		f.proxy.gates.mu.Lock()
-		defer f.proxy.gates.mu.Unlock()
-		return len(f.proxy.gates.all) + len(f.proxy.gates.tallies)
+		breakers, tallies := f.proxy.breakers.Len()
+		return breakers + tallies
 	}
 	answers := make(chan string, 1)
 	go func() { answers <- f.exchange(closing("/1")) }()

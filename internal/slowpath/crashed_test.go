@@ -209,7 +209,8 @@ func (c *crashing) mustHaveNothing() {
 	c.t.Helper()
 	await.Quiet(c.t, func() string {
 		picked, outcomes := c.balancer.seen()
-		active, mirrors := c.proxy.gates.of("c", model.PriorityDefault).own.Active(), c.proxy.mirrors.Load()
+		active, _ := c.proxy.breakers.Counts("c", model.PriorityDefault)
+		mirrors := c.proxy.mirrors.Load()
 		switch {
 		case picked != len(outcomes):
 			return fmt.Sprintf("%d endpoints were picked, and %d given back", picked, len(outcomes))

@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
 // exchange is one request and its response.
@@ -78,7 +79,7 @@ type exchange struct {
 	// claim is what was to be used, or that of the endpoint that the request has named, or nil.
 	claim *Claim
 	// admitted is the request's way through the cluster's circuit breakers, which leaveCluster ends.
-	admitted     *admission
+	admitted     *policy.Admission
 	leaveCluster func()
 	// fails: the kernel's choice has come to no endpoint that was due.
 	fails bool
@@ -402,8 +403,8 @@ func (x *exchange) beginBody() {
 // exchange has the request answered by an endpoint, when the cluster's circuit breakers let it pass. It counts until leave is called,
 // between attempts as well.
 func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response, LocalReply) {
-	x.admitted = x.admission(cluster)
-	if x.admitted.breakers.NoPools && x.attempt == nil {
+	x.admitted = x.proxy.breakers.Admission(x.cluster, x.route.Priority, cluster)
+	if x.admitted.NoPools() && x.attempt == nil {
 		claim.unused()
 		return nil, ReplyNoHealthyUpstream
 	}
@@ -414,8 +415,8 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 			// It cannot be sent again: what has become of the attempt is the answer.
 			return nil, ReplyUpstreamTermination
 		}
-		if errors.Is(err, errOverflow) {
-			x.admitted.overflowed()
+		if errors.Is(err, policy.ErrOverflow) {
+			x.admitted.Overflowed()
 			return nil, ReplyOverflow
 		}
 		return nil, x.classify(err)
@@ -491,7 +492,9 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 func (x *exchange) done(o Outcome) {
 	if e := x.endpoint; e != nil {
 		o.BadBody = x.body != nil && x.body.Broken()
-		x.admitted.tally.timedOut(o.Err)
+		if errors.Is(o.Err, ErrRouteTimeout) {
+			x.admitted.Tally.TimedOut()
+		}
 		x.endpoint = nil
 		e.Done(o)
 	}

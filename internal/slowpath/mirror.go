@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -35,7 +36,7 @@ type requestCopy struct {
 	proxy    *Proxy
 	endpoint Picked
 	// admitted is its way through the circuit breakers of its cluster. As in Envoy its priority is the default one, whatever the route's is.
-	admitted *admission
+	admitted *policy.Admission
 	head     []byte
 	method   string
 	host     string
@@ -124,7 +125,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.gates.admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
+		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}
@@ -181,10 +182,10 @@ func (c *requestCopy) run(body, trailer []byte) {
 	defer c.proxy.config.Crashes.Recover("a copy of a request", c.giveBack)
 	ctx, cancel := context.WithTimeout(c.proxy.base, c.timeout)
 	defer cancel()
-	leave, err := c.admitted.gate.enter(ctx, &c.admitted.breakers)
+	leave, err := c.admitted.Enter(ctx)
 	if err != nil {
-		if errors.Is(err, errOverflow) {
-			c.admitted.overflowed()
+		if errors.Is(err, policy.ErrOverflow) {
+			c.admitted.Overflowed()
 		}
 		c.done(Outcome{})
 		return

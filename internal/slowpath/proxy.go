@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -170,7 +171,7 @@ type Proxy struct {
 	idle     *idlePool
 	counters Counters
 	mirrors  atomic.Int64 // copies of requests under way
-	gates    *gates
+	breakers *policy.CircuitBreakers
 
 	// base ends dials when the proxy is closed.
 	base   context.Context
@@ -195,7 +196,8 @@ func New(config Config) *Proxy {
 	if config.Dial == nil {
 		config.Dial = dialTCP
 	}
-	p := &Proxy{config: config, gates: newGates(config.Load)}
+	p := &Proxy{config: config}
+	p.breakers = policy.NewCircuitBreakers(p.config.load)
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.idle = newIdlePool(config.Limits)
 	return p

@@ -6,54 +6,36 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
 // errPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
 var errPerTryTimeout = errors.New("time for one attempt expired")
 
-// retries is what a retry policy has left for one request. As in Envoy nothing is sent again once the client has any part of a
-// response, an interim one included.
+// retries is the route's retry policy at work.
 type retries struct {
-	x      *exchange
-	policy *model.Retry
-	// over: the request is not sent again, whatever happens.
-	over bool
-	left uint32
-	// interval is what the next wait is drawn from.
-	interval time.Duration
-	tried    []netip.AddrPort
-	// omitted are endpoints that no retry goes to while there are others; nil: nobody has looked.
-	omitted map[netip.AddrPort]bool
+	policy.Retries
 	// elsewhere leaves out priorities; nil: the policy does not.
 	elsewhere RetryBalancer
-	// counted: the cluster counts a retry of this request.
-	counted bool
 }
 
 // retrying sends the request, and again as the policy says.
 func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
-	asked, policy := x.asked(), x.route.Retry
-	if policy == nil {
-		policy = &model.Retry{}
+	asked := x.asked()
+	x.retries = &retries{}
+	x.retries.Begin(x.route.Retry, &asked, x.admitted, x.proxy.config.Cluster, x.cluster)
+	if begin := x.proxy.config.Retrying; begin != nil && x.retries.AvoidPriorities() > 0 {
+		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, x.retries.AvoidPriorities())
 	}
-	x.retries = &retries{x: x, policy: policy, over: !policy.Concerns(&asked), left: policy.Retries, interval: policy.Base}
-	if begin := x.proxy.config.Retrying; begin != nil && policy.AvoidPriorities > 0 {
-		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, policy.AvoidPriorities)
-	}
-	if x.body != nil && !x.retries.over {
+	if x.body != nil && !x.retries.Over() {
 		x.replay = h1.NewReplay(x.body)
 	}
-	defer x.retries.uncount()
+	defer x.retries.Leave()
 	for {
 		if x.attempt == nil && !x.pick(claim) {
 			return nil, ReplyNoHealthyUpstream
@@ -63,7 +45,7 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 		}
 		claim = nil
 		resp, err := x.try()
-		wait, again := x.retries.decide(resp, err)
+		wait, again := x.decide(resp, err)
 		switch {
 		case again:
 		case err != nil:
@@ -85,7 +67,7 @@ func (x *exchange) pick(claim *Claim) bool {
 	if claim != nil {
 		x.endpoint = claim.take()
 	} else {
-		e, ok := x.retries.choose()
+		e, ok := x.choose()
 		if !ok {
 			return false
 		}
@@ -98,50 +80,21 @@ func (x *exchange) pick(claim *Claim) bool {
 
 // choose finds an endpoint: a retry's in a priority that has not been left out, then in any, and at last, as in Envoy, one that should be
 // avoided, if there is no other.
-func (r *retries) choose() (Picked, bool) {
+func (x *exchange) choose() (Picked, bool) {
+	r := x.retries
 	none := func(netip.AddrPort) bool { return false }
-	if r.elsewhere != nil && len(r.tried) > 0 {
-		for _, skip := range []func(netip.AddrPort) bool{r.avoids, none} {
+	if r.elsewhere != nil && r.HasTried() {
+		for _, skip := range []func(netip.AddrPort) bool{r.Avoids, none} {
 			if e, ok := r.elsewhere.Pick(skip); ok {
 				return e, true
 			}
 		}
 	}
-	e, ok := r.x.pickAny(r.avoids)
-	if !ok && len(r.tried) > 0 {
-		return r.x.pickAny(none)
+	e, ok := x.pickAny(r.Avoids)
+	if !ok && r.HasTried() {
+		return x.pickAny(none)
 	}
 	return e, ok
-}
-
-// avoids reports an endpoint that a retry should not go to.
-func (r *retries) avoids(a netip.AddrPort) bool {
-	if len(r.tried) == 0 {
-		return false
-	}
-	return r.policy.AvoidPrevious && slices.Contains(r.tried, a) || r.policy.OmitsAny() && r.omits(a)
-}
-
-func (r *retries) omits(a netip.AddrPort) bool {
-	if r.omitted == nil {
-		r.omitted = r.omittedEndpoints()
-	}
-	return r.omitted[a]
-}
-
-// omittedEndpoints are those of the cluster that the policy leaves out by their metadata.
-func (r *retries) omittedEndpoints() map[netip.AddrPort]bool {
-	omitted := map[netip.AddrPort]bool{}
-	c := r.x.proxy.config.Cluster(r.x.cluster)
-	if c == nil {
-		return omitted
-	}
-	for i := range c.Endpoints {
-		if at := c.Endpoints[i].Address; r.policy.Omits(c.Endpoints[i].Metadata) {
-			omitted[netip.AddrPortFrom(at.Addr().Unmap(), at.Port())] = true
-		}
-	}
-	return omitted
 }
 
 // try makes one attempt within the time that the policy gives it.
@@ -161,42 +114,31 @@ func (x *exchange) try() (*h1.Response, error) {
 }
 
 // decide says whether the request is to be sent again, and after what time.
-func (r *retries) decide(resp *h1.Response, err error) (wait time.Duration, again bool) {
-	retried, tally := r.counted, r.x.admitted.tally
-	r.uncount()
-	if r.over || r.x.ctx.Err() != nil || r.x.hasCircled() || r.x.body != nil && (r.x.body.Broken() || r.x.replay.Spoiled()) {
-		return 0, false
+func (x *exchange) decide(resp *h1.Response, err error) (wait time.Duration, again bool) {
+	outcome := policy.Outcome{Endpoint: x.address, Answered: err == nil, Final: x.ctx.Err() != nil || x.hasCircled() || x.cannotRepeat()}
+	if err == nil {
+		outcome.Status, outcome.Fields = resp.Status, resp.Fields
+	} else {
+		outcome.Lost = x.lost(err)
 	}
-	if !r.wants(resp, err) {
-		if retried {
-			tally.recovered.Add(1)
+	next, wait := x.retries.Decide(&outcome)
+	switch next {
+	case policy.LimitReached:
+		x.flag = FlagRetryLimit
+	case policy.Overflowed:
+		x.flag = FlagUpstreamOverflow
+	case policy.Again:
+		if e := x.retries.elsewhere; e != nil {
+			e.Tried(x.endpoint)
 		}
-		return 0, false
+		return wait, true
 	}
-	if r.left == 0 {
-		tally.exhausted.Add(1)
-		r.x.flag = FlagRetryLimit
-		return 0, false
-	}
-	r.left--
-	if !r.count() {
-		tally.denied.Add(1)
-		r.x.flag = FlagUpstreamOverflow
-		return 0, false
-	}
-	tally.retries.Add(1)
-	r.tried = append(r.tried, r.x.address)
-	if r.elsewhere != nil {
-		r.elsewhere.Tried(r.x.endpoint)
-	}
-	return r.wait(resp), true
+	return 0, false
 }
 
-func (r *retries) wants(resp *h1.Response, err error) bool {
-	if err == nil {
-		return r.policy.RetriesResponse(resp.Status, func(name string) []string { return head.Values(resp.Fields, name) })
-	}
-	return r.policy.RetriesLost(r.x.lost(err))
+// cannotRepeat reports a body that is broken, or is not kept whole.
+func (x *exchange) cannotRepeat() bool {
+	return x.body != nil && (x.body.Broken() || x.replay.Spoiled())
 }
 
 // lost says how far the request had come.
@@ -213,51 +155,6 @@ func (x *exchange) lost(err error) model.Lost {
 func isDialError(err error) bool {
 	_, ok := errors.AsType[*dialError](err)
 	return ok
-}
-
-// count asks the cluster for one more retry at a time.
-func (r *retries) count() bool {
-	a := r.x.admitted
-	r.counted = a.gate.retry(&a.breakers)
-	return r.counted
-}
-
-// uncount ends what count began: as in Envoy a retry counts until its outcome is known.
-func (r *retries) uncount() {
-	if r.counted {
-		r.x.admitted.gate.retryEnded()
-		r.counted = false
-	}
-}
-
-// wait is how long the endpoint says, and half as much again at most, or a random part of an interval that doubles from retry to retry.
-func (r *retries) wait(resp *h1.Response) time.Duration {
-	if resp != nil {
-		if d := r.asked(resp); d > time.Millisecond {
-			return d + rand.N(d/2+1)
-		}
-	}
-	d := rand.N(r.interval)
-	r.interval = min(2*r.interval, r.policy.Max)
-	return d
-}
-
-// asked is what the first header with a valid value asks for; 0 for none.
-func (r *retries) asked(resp *h1.Response) time.Duration {
-	for _, reset := range r.policy.Resets {
-		seconds, err := strconv.ParseUint(strings.Trim(first(head.Values(resp.Fields, reset.Name)), " "), 10, 32)
-		if err != nil {
-			continue
-		}
-		d := time.Duration(seconds) * time.Second
-		if reset.UnixTime {
-			d = time.Until(time.Unix(int64(seconds), 0))
-		}
-		if 0 < d && d <= r.policy.ResetMax {
-			return d
-		}
-	}
-	return 0
 }
 
 // abandon ends an attempt that another one follows. A response that is withheld is not read to its end: as in Envoy its connection goes.
@@ -329,13 +226,13 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 		case <-head:
 			head, total = nil, nil
 		case <-total:
-			x.admitted.tally.tryTimeouts.Add(1)
+			x.admitted.Tally.AttemptTimedOut()
 			cancel(errPerTryTimeout)
 			return
 		case <-idle:
 			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
 			if left <= 0 {
-				x.admitted.tally.tryIdle.Add(1)
+				x.admitted.Tally.AttemptStalled()
 				cancel(errPerTryTimeout)
 				return
 			}

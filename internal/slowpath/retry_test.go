@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
-	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 // What a policy does to whole requests is compared with Envoy in test/e2e; here is what takes a hand on the clock or on the client.
@@ -146,42 +145,6 @@ func TestRetriesAtATimeAreBounded(t *testing.T) {
 		t.Errorf("requests whose retries were exhausted: got %d, want %d", got, want)
 	}
 }
-
-func TestWaitBeforeARetry(t *testing.T) {
-	with := func(fields ...field) *h1.Response { return &h1.Response{Fields: fields} }
-	header := func(name, value string) field { return field{Name: []byte(name), Value: []byte(value)} }
-	policy := model.Retry{
-		Base: 25 * time.Millisecond, Max: 60 * time.Millisecond, ResetMax: 10 * time.Second,
-		Resets: []model.RetryReset{{Name: "x-at", UnixTime: true}, {Name: "retry-after"}},
-	}
-	soon := fmt.Sprint(time.Now().Add(5 * time.Second).Unix())
-	for _, tt := range []struct {
-		name     string
-		response *h1.Response
-		// from and to bound the waits of the first, second, third and fourth retry.
-		from, to [4]time.Duration
-	}{
-		{"exponential", nil, [4]time.Duration{}, [4]time.Duration{25 * time.Millisecond, 50 * time.Millisecond, 60 * time.Millisecond, 60 * time.Millisecond}},
-		{"seconds", with(header("Retry-After", "2")), same(2 * time.Second), same(3*time.Second + 1)},
-		{"point in time", with(header("X-At", soon), header("Retry-After", "2")), same(3 * time.Second), same(7500*time.Millisecond + 1)},
-		{"too long", with(header("Retry-After", "11")), [4]time.Duration{}, same(60 * time.Millisecond)},
-		{"no number", with(header("Retry-After", "soon")), [4]time.Duration{}, same(60 * time.Millisecond)},
-		{"in the past", with(header("X-At", "1")), [4]time.Duration{}, same(60 * time.Millisecond)},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for range 200 {
-				r := retries{policy: &policy, interval: policy.Base}
-				for i := range 4 {
-					if got := r.wait(tt.response); got < tt.from[i] || got >= tt.to[i] {
-						t.Fatalf("retry %d: %v, want %v to %v", i+1, got, tt.from[i], tt.to[i])
-					}
-				}
-			}
-		})
-	}
-}
-
-func same(d time.Duration) [4]time.Duration { return [4]time.Duration{d, d, d, d} }
 
 func TestClientThatLeavesDuringAWaitEndsTheRequest(t *testing.T) {
 	var heads atomic.Int32

@@ -152,7 +152,7 @@ func (x *exchange) use(c *upstreamConn) {
 func (x *exchange) passInterim(resp *h1.Response) error {
 	x.watchdog.progress()
 	if x.retries != nil {
-		x.retries.over = true
+		x.retries.End()
 	}
 	if x.view.HTTP10 || resp.Status == http.StatusContinue && x.head.ExpectContinue {
 		return nil

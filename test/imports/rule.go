@@ -111,6 +111,7 @@ var slowpathLayers = map[string][]string{
 	"buffers": nil,
 	"h1":      {"buffers"},
 	"opening": nil,
+	"policy":  nil,
 }
 
 // sourceLayers is the same for the folders of internal/source/.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package policy
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// errOverflow says that a circuit breaker is open.
-var errOverflow = errors.New("a circuit breaker of the cluster is open")
+// ErrOverflow says that a circuit breaker is open.
+var ErrOverflow = errors.New("a circuit breaker of the cluster is open")
 
 // Load is the count of a cluster's requests in flight, which the fast path shares. Loads of the same count are equal.
 type Load interface {
@@ -34,29 +34,32 @@ type gateKey struct {
 	priority model.Priority
 }
 
-// gates are the circuit breakers of all clusters.
-type gates struct {
+// CircuitBreakers are those of all clusters.
+type CircuitBreakers struct {
 	load func(cluster string) Load
 
 	mu      sync.Mutex        // guards the rest
 	all     map[gateKey]*gate // of clusters that have been asked for
-	tallies map[string]*tally
+	tallies map[string]*Tally
 }
 
-func newGates(load func(cluster string) Load) *gates {
-	return &gates{load: load, all: map[gateKey]*gate{}, tallies: map[string]*tally{}}
+// NewCircuitBreakers returns those of clusters whose requests load counts; where it returns nil, or for another priority than the default one,
+// the count is shared with no other.
+func NewCircuitBreakers(load func(cluster string) Load) *CircuitBreakers {
+	return &CircuitBreakers{load: load, all: map[gateKey]*gate{}, tallies: map[string]*Tally{}}
 }
 
-func (g *gates) tally(cluster string) *tally {
+// Tally is the cluster's; the first call makes it.
+func (g *CircuitBreakers) Tally(cluster string) *Tally {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.tallies[cluster] == nil {
-		g.tallies[cluster] = &tally{}
+		g.tallies[cluster] = &Tally{}
 	}
 	return g.tallies[cluster]
 }
 
-func (g *gates) of(cluster string, p model.Priority) *gate {
+func (g *CircuitBreakers) of(cluster string, p model.Priority) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := gateKey{cluster, p}
@@ -67,11 +70,11 @@ func (g *gates) of(cluster string, p model.Priority) *gate {
 	return g.all[key]
 }
 
-// sweep forgets clusters that are not there any more, and says whether it is done: a gate stays while requests have to do with it.
-func (g *gates) sweep(exists func(cluster string) bool) (done bool) {
+// Sweep forgets clusters that are not there any more, and says whether it is done: a circuit breaker stays while requests have to do with it.
+func (g *CircuitBreakers) Sweep(exists func(cluster string) bool) (done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.tallies, func(cluster string, _ *tally) bool { return !exists(cluster) })
+	maps.DeleteFunc(g.tallies, func(cluster string, _ *Tally) bool { return !exists(cluster) })
 	done = true
 	maps.DeleteFunc(g.all, func(key gateKey, gate *gate) bool {
 		switch {
@@ -87,7 +90,7 @@ func (g *gates) sweep(exists func(cluster string) bool) (done bool) {
 }
 
 // loadOf is shared with the kernel, which serves the default priority alone.
-func (g *gates) loadOf(cluster string, p model.Priority, own Load) Load {
+func (g *CircuitBreakers) loadOf(cluster string, p model.Priority, own Load) Load {
 	if p != model.PriorityDefault || g.load == nil {
 		return own
 	}
@@ -118,7 +121,7 @@ type waiter struct {
 // pollInterval is how soon the end of a request on the fast path is noticed, which nobody tells of.
 const pollInterval = time.Millisecond
 
-// enter counts a request, or waits until it can; errOverflow, or why ctx has ended, says that it must not be sent.
+// enter counts a request, or waits until it can; ErrOverflow, or why ctx has ended, says that it must not be sent.
 func (g *gate) enter(ctx context.Context, b *model.Breakers) (leave func(), err error) {
 	w, leave, err := g.passOrWait(b)
 	if w == nil {
@@ -155,7 +158,7 @@ func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error
 		}
 	}
 	if !b.Waits() || uint64(len(g.waiting)) >= uint64(b.MaxPending) {
-		return nil, nil, errOverflow
+		return nil, nil, ErrOverflow
 	}
 	w = &waiter{b.InUse(), make(chan func(), 1)}
 	g.waiting = append(g.waiting, w)
@@ -240,8 +243,8 @@ func (g *gate) isBusy() bool {
 	return len(g.waiting) > 0 || g.polling || g.retries > 0 || g.own.Active() > 0
 }
 
-// retry counts a retry, unless there are as many as there may be.
-func (g *gate) retry(b *model.Breakers) bool {
+// enterRetry counts a retry, unless there are as many as there may be.
+func (g *gate) enterRetry(b *model.Breakers) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.retries >= b.RetriesAt(uint64(g.load().Active())+uint64(len(g.waiting))) {
@@ -251,25 +254,10 @@ func (g *gate) retry(b *model.Breakers) bool {
 	return true
 }
 
-func (g *gate) retryEnded() {
+func (g *gate) leaveRetry() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.retries--
-}
-
-// admission is a request's way through its gate.
-type admission struct {
-	tally    *tally
-	gate     *gate
-	breakers model.Breakers
-}
-
-func (x *exchange) admission(cluster *model.Cluster) *admission {
-	return x.proxy.gates.admission(x.cluster, x.route.Priority, cluster)
-}
-
-func (g *gates) admission(name string, p model.Priority, cluster *model.Cluster) *admission {
-	return &admission{g.tally(name), g.of(name, p), cluster.BreakersOf(p)}
 }
 
 // ownLoad is a count that nobody shares.
