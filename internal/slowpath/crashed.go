@@ -51,7 +51,7 @@ func (x *exchange) giveBack() {
 		x.senders.Wait,
 		func() {
 			if x.watchdog != nil {
-				x.watchdog.stop()
+				x.watchdog.Stop()
 			}
 		},
 		x.claim.unused,

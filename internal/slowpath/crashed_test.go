@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -418,8 +419,8 @@ func TestPanicOfTheTimeOfAnAttemptEndsTheRequest(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	x := &exchange{downstream: &downstream{proxy: &Proxy{config: Config{Crashes: log}}, conn: server}, ctx: ctx, cancel: cancel, tryCtx: ctx, cancelTry: cancel, whole: make(chan struct{})}
 	x.route = &model.Route{Retry: &model.Retry{PerTry: 1}}
-	x.watchdog = startWatchdog(server, bufio.NewReader(server), patience, cancel, log)
-	defer x.watchdog.stop()
+	x.watchdog = watchdog.Start(server, bufio.NewReader(server), patience, nil, cancel, log)
+	defer x.watchdog.Stop()
 	close(x.whole)
 	defer x.watchTry()() // it has no tally to count at
 	await.Next(t, ctx.Done(), "the end of the request")

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
 // exchange is one request and its response.
@@ -35,7 +36,7 @@ type exchange struct {
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc // of ctx
-	watchdog *watchdog
+	watchdog *watchdog.Watchdog
 
 	table          *model.RouteTable // nil where no route is looked for
 	route          *model.Route
@@ -129,7 +130,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 		x.goOnWith(d.session.Begun)
 	}
 	if x.body != nil {
-		x.body.OnProgress = func() { x.watchdog.progress() }
+		x.body.OnProgress = func() { x.watchdog.Progress() }
 	}
 	err = x.serve(ctx)
 	return x.next, err
@@ -241,9 +242,8 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
 	x.whole = make(chan struct{})
 	x.out.Begin()
-	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel, x.proxy.config.Crashes)
-	x.watchdog.stays = x.session.Stays
-	x.watchdog.limit(x.times())
+	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
+	x.watchdog.Limit(x.times())
 	x.beginBody()
 	x.mirror()
 }
@@ -387,14 +387,14 @@ func (x *exchange) beginBody() {
 	timeout := x.timeLeft()
 	if x.body == nil {
 		x.noteRead()
-		x.watchdog.requestRead(timeout)
+		x.watchdog.RequestRead(timeout)
 		return
 	}
 	x.body.OnEnd = func() {
 		x.noteRead()
-		x.watchdog.requestRead(timeout)
+		x.watchdog.RequestRead(timeout)
 	}
-	x.watchdog.requestUnread()
+	x.watchdog.RequestUnread()
 	if x.head.ExpectContinue {
 		_ = x.out.Informational(http.StatusContinue, nil)
 	}
@@ -547,7 +547,7 @@ func (x *exchange) relay(resp *h1.Response) (bool, error) {
 	x.view.KeepAlive = x.mayKeep()
 	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
 	keep := resp.KeepAlive && !x.head.Connect() && (!x.head.Upgrade || x.body == nil)
-	f, err := x.out.Relay(resp, &x.view, x.watchdog.progress, func() {
+	f, err := x.out.Relay(resp, &x.view, x.watchdog.Progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)
 		}
@@ -600,7 +600,7 @@ func (x *exchange) reclaim() (bodyErr error) {
 	bodyErr = x.stopBody()
 	x.senders.Wait()
 	if x.watchdog != nil {
-		x.watchdog.stop()
+		x.watchdog.Stop()
 	}
 	return bodyErr
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
 // injectFault delays and aborts the requests that the configuration says. As in Envoy each of the two is left to
@@ -40,18 +42,17 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.ctx = ctx
-	x.watchdog = startWatchdog(x.conn, x.reader, x.idleLimit(), cancel, x.proxy.config.Crashes)
-	x.watchdog.stays = x.session.Stays
+	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
 	if x.body == nil {
-		x.watchdog.requestRead(0)
+		x.watchdog.RequestRead(0)
 	} else {
-		x.watchdog.requestUnread()
+		x.watchdog.RequestUnread()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		x.watchdog.stop()
+		x.watchdog.Stop()
 		x.watchdog = nil
 		return true
 	case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
 // Outcome is how the use of an endpoint ended.
@@ -38,6 +39,18 @@ const (
 	FaultReset
 	// FaultTimeout: the time of the route, or of one attempt, was up.
 	FaultTimeout
+)
+
+// Causes in Outcome.Err: the request was interrupted, by no fault of the
+// connection to the endpoint.
+var (
+	ErrRouteTimeout = watchdog.ErrRouteTimeout
+	ErrStreamIdle   = watchdog.ErrStreamIdle
+	ErrClientGone   = watchdog.ErrClientGone
+	// ErrRequestTimeout is about the request alone, ErrMaxDuration about request and response, ErrMaxAttempt about one attempt.
+	ErrRequestTimeout = watchdog.ErrRequestTimeout
+	ErrMaxDuration    = watchdog.ErrMaxDuration
+	ErrMaxAttempt     = watchdog.ErrMaxAttempt
 )
 
 // interruptions end a request for reasons that say nothing about the endpoint. A stream that stands still is among them, as in Envoy.

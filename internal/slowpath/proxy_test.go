@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -702,7 +703,7 @@ func TestServeRoutesTheFirstRequestByTheDrawItHas(t *testing.T) {
 func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	// Silent until the watching of the client has seen its FIN.
 	endpoint := rawEndpoint(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
-	f := newFront(t, list(endpoint), routeTimeout(10*watchDelay))
+	f := newFront(t, list(endpoint), routeTimeout(10*watchdog.FirstLook))
 	client, anchor := tcpPair(t)
 	_, _ = io.WriteString(client, get)
 	_ = closeWrite(client)
@@ -748,7 +749,7 @@ func TestServeLeavesClientsThatHaveGoneUnseen(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(10 * lookEvery):
+			case <-time.After(10 * watchdog.LookEvery):
 				t.Error("the client is still served")
 				_ = anchor.Close()
 			}

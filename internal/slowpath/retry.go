@@ -198,7 +198,7 @@ func (x *exchange) watchTry() (headArrived func()) {
 	head := make(chan struct{})
 	ctx, cancel := x.tryCtx, x.cancelTry
 	go func() {
-		defer x.proxy.config.Crashes.Recover("the time of an attempt", x.watchdog.crashed)
+		defer x.proxy.config.Crashes.Recover("the time of an attempt", x.watchdog.Crashed)
 		x.limitTry(ctx, cancel, head)
 	}()
 	return func() { close(head) }
@@ -230,7 +230,7 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 			cancel(errPerTryTimeout)
 			return
 		case <-idle:
-			left := limit - time.Since(latest(began, x.watchdog.lastProgress()))
+			left := limit - time.Since(latest(began, x.watchdog.LastProgress()))
 			if left <= 0 {
 				x.admitted.Tally.AttemptStalled()
 				cancel(errPerTryTimeout)

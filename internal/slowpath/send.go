@@ -150,7 +150,7 @@ func (x *exchange) use(c *upstreamConn) {
 
 // passInterim forwards an interim response. The client's 100 has been sent by us; HTTP/1.0 knows none.
 func (x *exchange) passInterim(resp *h1.Response) error {
-	x.watchdog.progress()
+	x.watchdog.Progress()
 	if x.retries != nil {
 		x.retries.End()
 	}
@@ -169,7 +169,7 @@ func (x *exchange) startSending() {
 		defer close(s.done)
 		defer x.proxy.config.Crashes.Recover("the body of a request", func() {
 			s.err = crash.Err
-			x.watchdog.crashed()
+			x.watchdog.Crashed()
 			abort(c.Conn)
 		})
 		s.err = x.sendBody(c, body)

@@ -26,13 +26,13 @@ func (x *exchange) switchProtocols(resp *h1.Response) (bool, error) {
 // switchTo answers with a head that no HTTP follows, and moves bytes both ways
 // until both directions have ended or one has failed. A half close is passed on.
 func (x *exchange) switchTo(resp *h1.Response) (bool, error) {
-	x.watchdog.tunnel()
+	x.watchdog.Tunnel()
 	err := x.out.WriteThrough(h1.AppendSwitch(nil, resp, x.view))
 	if err == nil {
 		err = x.tunnel(x.upstream)
 	}
 	x.endUpstream(false)
-	x.watchdog.stop()
+	x.watchdog.Stop()
 	x.finish(resp.Status, FlagNone)
 	// How a tunnel ends says nothing about the endpoint: either side may have left.
 	x.done(Outcome{Status: resp.Status})
@@ -84,7 +84,7 @@ func (x *exchange) pump(from io.Reader, to io.Writer) error {
 	buf := buffers.Copy()
 	defer buffers.PutCopy(buf)
 	watched := writerFunc(func(p []byte) (int, error) {
-		x.watchdog.progress()
+		x.watchdog.Progress()
 		return to.Write(p)
 	})
 	_, err := io.CopyBuffer(watched, struct{ io.Reader }{from}, *buf)

@@ -13,7 +13,7 @@ import (
 )
 
 // confining are the packages of which a panic ends the connection that a goroutine serves, and not the daemon (internal/crash).
-var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/h1", "internal/slowpath/policy"}
+var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/watchdog"}
 
 const (
 	closes    = "ends connections or a context, and does nothing else"

@@ -108,10 +108,11 @@ var configLayers = map[string][]string{
 
 // slowpathLayers is the same for the folders of internal/slowpath/. The package above them serves requests with them.
 var slowpathLayers = map[string][]string{
-	"buffers": nil,
-	"h1":      {"buffers"},
-	"opening": nil,
-	"policy":  nil,
+	"buffers":  nil,
+	"h1":       {"buffers"},
+	"opening":  nil,
+	"policy":   nil,
+	"watchdog": nil,
 }
 
 // sourceLayers is the same for the folders of internal/source/.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+// Package watchdog interrupts requests of package slowpath that take too long, or whose clients have gone.
+package watchdog
 
 import (
 	"bufio"
@@ -15,8 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 )
 
-// Causes in Outcome.Err: the request was interrupted, by no fault of the
-// connection to the endpoint.
+// Causes for which a request is interrupted. The connection to the endpoint is not at fault.
 var (
 	ErrRouteTimeout = errors.New("route timeout expired")
 	ErrStreamIdle   = errors.New("no progress within the stream idle timeout")
@@ -27,24 +27,24 @@ var (
 	ErrMaxAttempt     = errors.New("time of the cluster for one attempt expired")
 )
 
-// watchDelay is how long a request waits before the client is watched. Most
+// FirstLook is how long a request waits before the client is watched. Most
 // are answered sooner and pay for no watching.
-const watchDelay = 20 * time.Millisecond
+const FirstLook = 20 * time.Millisecond
 
-// lookEvery is how often the watchdog asks, after the first looks, for a client of which a read would not tell that it has gone. It asks for one whose
+// LookEvery is how often the watchdog asks, after the first looks, for a client of which a read would not tell that it has gone. It asks for one whose
 // request is still to be read when nothing has moved for that long.
-const lookEvery = time.Second
+const LookEvery = time.Second
 
-// watchdog interrupts one request: when one of its times is over, when
+// Watchdog interrupts one request: when one of its times is over, when
 // nothing moves, or when the client goes away. One timer serves all.
-type watchdog struct {
+type Watchdog struct {
 	conn   net.Conn
 	reader *bufio.Reader
 	cancel context.CancelCauseFunc
 	idle   time.Duration
 	// crashes are those of check.
 	crashes *crash.Log
-	// stays is Session.Stays. Set before the first check.
+	// stays is Start's.
 	stays func() bool
 
 	last atomic.Int64 // Unix time of the last progress, ns
@@ -62,17 +62,21 @@ type watchdog struct {
 	look     time.Duration // guarded by mu; see nextLook
 }
 
-func startWatchdog(conn net.Conn, r *bufio.Reader, idle time.Duration, cancel context.CancelCauseFunc, crashes *crash.Log) *watchdog {
-	w := &watchdog{conn: conn, reader: r, cancel: cancel, idle: idle, crashes: crashes}
-	w.progress()
+// Start begins to watch the request that is read from conn by r, and to call cancel with a cause. idle is the longest time without progress. stays tells
+// whether the client is there still, as Session.Stays of package slowpath does; it may be nil. crashes are the panics of the watching itself.
+func Start(
+	conn net.Conn, r *bufio.Reader, idle time.Duration, stays func() bool, cancel context.CancelCauseFunc, crashes *crash.Log,
+) *Watchdog {
+	w := &Watchdog{conn: conn, reader: r, cancel: cancel, idle: idle, stays: stays, crashes: crashes}
+	w.Progress()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(idle, w.check)
 	return w
 }
 
-// limit sets until when the request has to be read, and until when its response has to be written; zero times set nothing.
-func (w *watchdog) limit(readBy, endBy time.Time) {
+// Limit sets until when the request has to be read, and until when its response has to be written; zero times set nothing.
+func (w *Watchdog) Limit(readBy, endBy time.Time) {
 	if readBy.IsZero() && endBy.IsZero() {
 		return
 	}
@@ -84,7 +88,7 @@ func (w *watchdog) limit(readBy, endBy time.Time) {
 }
 
 // left is the time to the next end, and why that is one. It needs mu.
-func (w *watchdog) left(now time.Time) (time.Duration, error) {
+func (w *Watchdog) left(now time.Time) (time.Duration, error) {
 	left, why := w.idle-now.Sub(time.Unix(0, w.last.Load())), ErrStreamIdle
 	for _, end := range []struct {
 		at  time.Time
@@ -97,24 +101,25 @@ func (w *watchdog) left(now time.Time) (time.Duration, error) {
 	return left, why
 }
 
-// progress postpones the idle timeout.
-func (w *watchdog) progress() { w.last.Store(time.Now().UnixNano()) }
+// Progress postpones the idle timeout.
+func (w *Watchdog) Progress() { w.last.Store(time.Now().UnixNano()) }
 
-func (w *watchdog) lastProgress() time.Time { return time.Unix(0, w.last.Load()) }
+// LastProgress is when that was called last.
+func (w *Watchdog) LastProgress() time.Time { return time.Unix(0, w.last.Load()) }
 
-// requestUnread begins the watching of a client of which more of the request is to come. While nobody takes that, no read would tell that the
+// RequestUnread begins the watching of a client of which more of the request is to come. While nobody takes that, no read would tell that the
 // client has gone, and its end waits behind what it has sent.
-func (w *watchdog) requestUnread() {
+func (w *Watchdog) RequestUnread() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unread = w.stays != nil && !w.readable
 	left, _ := w.left(time.Now())
-	w.timer.Reset(max(min(lookEvery, left), 0))
+	w.timer.Reset(max(min(LookEvery, left), 0))
 }
 
-// requestRead starts the route's timeout (Envoy counts from the end of the
+// RequestRead starts the route's timeout (Envoy counts from the end of the
 // request) and the watching of the client. Zero disables the timeout.
-func (w *watchdog) requestRead(timeout time.Duration) {
+func (w *Watchdog) RequestRead(timeout time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
@@ -126,19 +131,19 @@ func (w *watchdog) requestRead(timeout time.Duration) {
 		w.deadline = now.Add(timeout)
 	}
 	left, _ := w.left(now)
-	w.timer.Reset(max(min(watchDelay, w.idle, left), 0))
+	w.timer.Reset(max(min(FirstLook, w.idle, left), 0))
 }
 
 // check runs when the timer fires.
-func (w *watchdog) check() {
-	defer w.crashes.Recover("the watch over a request", w.crashed)
+func (w *Watchdog) check() {
+	defer w.crashes.Recover("the watch over a request", w.Crashed)
 	if w.mustWatch() {
 		w.watch()
 	}
 }
 
-// crashed interrupts the request because code that works for it has panicked.
-func (w *watchdog) crashed() {
+// Crashed interrupts the request because code that works for it has panicked.
+func (w *Watchdog) Crashed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.over {
@@ -147,7 +152,7 @@ func (w *watchdog) crashed() {
 }
 
 // mustWatch interrupts the request if it is time, or says when to look again. It reports whether the client is to be watched from now on.
-func (w *watchdog) mustWatch() bool {
+func (w *Watchdog) mustWatch() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.fired {
@@ -156,7 +161,7 @@ func (w *watchdog) mustWatch() bool {
 	now := time.Now()
 	left, why := w.left(now)
 	blind := w.blind()
-	pause := lookEvery - now.Sub(w.lastProgress())
+	pause := LookEvery - now.Sub(w.LastProgress())
 	switch {
 	case left <= 0:
 		w.interrupt(why)
@@ -167,7 +172,7 @@ func (w *watchdog) mustWatch() bool {
 	case w.unread && pause > 0:
 		w.timer.Reset(min(left, pause))
 	case w.unread:
-		w.timer.Reset(min(left, lookEvery))
+		w.timer.Reset(min(left, LookEvery))
 	default:
 		w.timer.Reset(left)
 	}
@@ -179,7 +184,7 @@ func (w *watchdog) mustWatch() bool {
 }
 
 // interrupt needs mu. The deadline frees reads and writes that are blocked.
-func (w *watchdog) interrupt(cause error) {
+func (w *Watchdog) interrupt(cause error) {
 	w.fired = true
 	w.cancel(cause)
 	// Fails only on a closed connection, where nothing is blocked.
@@ -188,7 +193,7 @@ func (w *watchdog) interrupt(cause error) {
 
 // watch waits for the client to send something or to go away. What it sends
 // stays in the reader: the next request, pipelined.
-func (w *watchdog) watch() {
+func (w *Watchdog) watch() {
 	defer close(w.watching)
 	_, err := w.reader.Peek(1)
 	stays := err == nil || errors.Is(err, io.EOF) && w.stays != nil && w.stays()
@@ -206,13 +211,13 @@ func (w *watchdog) watch() {
 }
 
 // nextLook is how long it is until the client is looked for again: not long at first, as one that is about to go sends its end before it has gone. It needs mu.
-func (w *watchdog) nextLook() time.Duration {
-	w.look = min(max(2*w.look, watchDelay), lookEvery)
+func (w *Watchdog) nextLook() time.Duration {
+	w.look = min(max(2*w.look, FirstLook), LookEvery)
 	return w.look
 }
 
 // blind tells that no read waits for the client's end: it has sent more, or has closed its sending side already. It needs mu.
-func (w *watchdog) blind() bool {
+func (w *Watchdog) blind() bool {
 	if !w.readable || w.stays == nil {
 		return false
 	}
@@ -227,8 +232,8 @@ func (w *watchdog) blind() bool {
 	}
 }
 
-// tunnel leaves the idle timeout and the time for all, and the reader to the caller.
-func (w *watchdog) tunnel() {
+// Tunnel leaves the idle timeout and the time for all, and the reader to the caller.
+func (w *Watchdog) Tunnel() {
 	if watching := w.leaveTimes(); watching != nil {
 		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
 		<-watching
@@ -236,7 +241,7 @@ func (w *watchdog) tunnel() {
 	}
 }
 
-func (w *watchdog) leaveTimes() (watching <-chan struct{}) {
+func (w *Watchdog) leaveTimes() (watching <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadline, w.readBy, w.unread, w.readable = time.Time{}, time.Time{}, false, false
@@ -245,9 +250,9 @@ func (w *watchdog) leaveTimes() (watching <-chan struct{}) {
 	return w.watching
 }
 
-// stop ends the watchdog and waits until it no longer uses the connection,
+// Stop ends the watchdog and waits until it no longer uses the connection,
 // whose deadlines are then as they were: none.
-func (w *watchdog) stop() {
+func (w *Watchdog) Stop() {
 	watching, fired := w.endTimes()
 	if watching != nil {
 		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
@@ -258,7 +263,7 @@ func (w *watchdog) stop() {
 	}
 }
 
-func (w *watchdog) endTimes() (watching <-chan struct{}, fired bool) {
+func (w *Watchdog) endTimes() (watching <-chan struct{}, fired bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
