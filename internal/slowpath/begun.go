@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -125,12 +126,11 @@ func (x *exchange) resume() (*h1.Response, error) {
 		return nil, errLost
 	}
 	kept := a.OnLoss(func() { x.cancel(ErrClientGone) })
-	lent := &lentConn{Conn: a.Conn, end: func(end AttemptEnd) {
+	x.use(conns.Lent(a.Conn, x.address, func(reusable bool, received uint64, withheld bool) {
 		kept()
-		a.End(end)
-	}}
-	x.use(&upstreamConn{Conn: lent, place: place{address: x.address}, lent: lent, opened: time.Now()})
-	return x.upstream.responses.Final(x.head.Method, x.passInterim)
+		a.End(AttemptEnd{reusable, received, withheld})
+	}))
+	return x.upstream.Responses.Final(x.head.Method, x.passInterim)
 }
 
 // readBegun reads the request's body, which is in memory.
@@ -152,29 +152,4 @@ func (x *exchange) sentAnew() bool {
 		return x.attempts > 1
 	}
 	return x.attempts > 0
-}
-
-// lentConn counts what is read of an attempt's connection.
-type lentConn struct {
-	*upstream.Conn
-	end      func(AttemptEnd)
-	received uint64
-	withheld bool
-}
-
-// Read implements net.Conn.
-func (c *lentConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.received += uint64(n)
-	return n, err
-}
-
-// hasWhole reads what has come of a response that nobody wants, without waiting for more, and reports whether that was all. A connection of the
-// proxy's own is not worth it.
-func (c *upstreamConn) hasWhole(body io.Reader) bool {
-	if c.lent == nil || c.SetReadDeadline(time.Unix(1, 0)) != nil {
-		return false
-	}
-	_, err := io.Copy(io.Discard, body)
-	return err == nil && c.SetReadDeadline(time.Time{}) == nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -98,7 +99,7 @@ func (c *begunCase) play(t *testing.T) {
 		near, far := tcpPair(t)
 		_, _ = io.WriteString(far, c.answer)
 		if !c.hold {
-			_ = closeWrite(far)
+			_ = conns.CloseWrite(far)
 		}
 		conn := upstream.New(near.(upstream.TCP))
 		eventually(t, "the answer is there", func() bool { return !conn.Quiet() || c.answer == "" })

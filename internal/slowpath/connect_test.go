@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -114,7 +115,7 @@ func TestServePassesHalfClosesOfEndpointsOn(t *testing.T) {
 	received := make(chan string, 1)
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
 		_, _ = io.WriteString(conn, "first")
-		_ = closeWrite(conn)
+		_ = conns.CloseWrite(conn)
 		got, _ := io.ReadAll(r)
 		received <- string(got)
 	})
@@ -127,7 +128,7 @@ func TestServePassesHalfClosesOfEndpointsOn(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	_, _ = io.WriteString(conn, "last")
-	_ = closeWrite(conn)
+	_ = conns.CloseWrite(conn)
 	if got := <-received; got != "last" {
 		t.Errorf("endpoint got %q", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 )
 
 // serve answers the request. A panic ends its connection, and nothing else: the client is reset, whatever it has of a response, and what the request has
@@ -45,7 +46,7 @@ func (x *exchange) giveBack() {
 				x.cancel(crash.Err)
 			}
 		},
-		func() { abort(x.conn) },
+		func() { conns.Abort(x.conn) },
 		func() { x.endUpstream(false) },
 		func() { _ = x.stopBody() },
 		x.senders.Wait,

@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -126,7 +127,7 @@ func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) 
 		}
 		config.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			c.faults.here("dial")
-			conn, err := dialTCP(ctx, to)
+			conn, err := conns.Dial(ctx, to)
 			if err != nil {
 				return nil, err
 			}
@@ -219,8 +220,8 @@ func (c *crashing) mustHaveNothing() {
 			return fmt.Sprintf("%d requests and %d copies are counted", active, mirrors)
 		case c.proxy.counters.active.Load() > c.others:
 			return "a connection is counted as being served"
-		case int(c.open.Load()) != c.proxy.idle.count():
-			return fmt.Sprintf("%d connections to endpoints are open, and %d of them idle", c.open.Load(), c.proxy.idle.count())
+		case int(c.open.Load()) != c.idleConns():
+			return fmt.Sprintf("%d connections to endpoints are open, and %d of them idle", c.open.Load(), c.idleConns())
 		}
 		return ""
 	})
@@ -267,7 +268,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 			c := newCrashing(t, echoing(t), options...)
 			o := c.other()
 			// The other one's connection to the endpoint is idle: the request would take it.
-			c.proxy.idle.shed()
+			c.proxy.conns.Shed()
 			c.faults.set(tt.at)
 			conn := c.dial()
 			if _, err := io.WriteString(conn, tt.request+tt.more); err != nil && !tcpEnded(err) {
@@ -304,7 +305,7 @@ func TestPanicOfACopyEndsTheCopy(t *testing.T) {
 			c := newCrashing(t, echoing(t), mirrored)
 			o := c.other()
 			c.mustHaveNothing()
-			c.proxy.idle.shed()
+			c.proxy.conns.Shed()
 			c.faults.set(at)
 			o.exchange()
 			await.Quiet(t, func() string {
@@ -486,14 +487,4 @@ func boundedPair(t *testing.T) (client, server net.Conn) {
 		t.Fatal(err)
 	}
 	return client, server
-}
-
-// count is how many connections are idle.
-func (p *idlePool) count() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conns := range p.conns {
-		n += len(conns)
-	}
-	return n
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -71,7 +72,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
 		in:     &source{conn: conn},
 		reader: readers.Get().(*bufio.Reader),
-		out:    h1.NewWriter(conn, p.config.Crashes, abort),
+		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
 		head:   buffers.Head(),
 	}
 	*d.head = append((*d.head)[:0], s.Begun.request()...)

@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
@@ -56,7 +57,7 @@ type exchange struct {
 	maxAttempt     time.Duration        // likewise; 0: none
 	endpoint       Picked               // in use
 	address        netip.AddrPort       // of the last endpoint used
-	upstream       *upstreamConn        // in use
+	upstream       *conns.Conn          // in use
 	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is. Of the attempt
 	// before, a goroutine of senders may still wait for the client.
 	sending   *sending
@@ -207,7 +208,7 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 // clientGone ends a request that nobody waits for any more, and that no endpoint has got.
 func (x *exchange) clientGone() (bool, error) {
 	x.finish(0, FlagDownstreamTermination)
-	abort(x.conn)
+	conns.Abort(x.conn)
 	return false, nil
 }
 
@@ -510,7 +511,7 @@ func (x *exchange) cause() error {
 
 // classify names the local reply for a failed round trip.
 func (x *exchange) classify(err error) LocalReply {
-	dial, isDial := errors.AsType[*dialError](err)
+	dial, isDial := errors.AsType[*conns.DialError](err)
 	switch cause := x.cause(); {
 	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, errPerTryTimeout):
 		return ReplyUpstreamTimeout
@@ -524,7 +525,7 @@ func (x *exchange) classify(err error) LocalReply {
 		return x.byRequest(ReplyAttemptRequestTooLong, ReplyAttemptResponseTooLong)
 	case cause != nil:
 		return noReply
-	case isDial && dial.timeout:
+	case isDial && dial.TimedOut:
 		return ReplyConnectTimeout
 	case isDial:
 		return ReplyConnectFailure
@@ -572,7 +573,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 	_ = x.reclaim() // mayKeep has asked whether the body failed
 	switch {
 	case x.hasCrashed():
-		abort(x.conn)
+		conns.Abort(x.conn)
 		return false, crash.Err
 	case x.view.KeepAlive && x.readOut():
 		return true, nil
@@ -640,7 +641,7 @@ func (x *exchange) abort(f h1.Framing) {
 		_ = x.conn.Close()
 		return
 	}
-	abort(x.conn)
+	conns.Abort(x.conn)
 }
 
 // fail answers a request that no endpoint answered.
@@ -650,7 +651,7 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 	// A client that closed behind a whole request may still wait (Session.Stays).
 	case bodyErr != nil && x.in.failed, failure == noReply:
 		x.finish(0, FlagDownstreamTermination)
-		abort(x.conn)
+		conns.Abort(x.conn)
 		if cause := x.cause(); !errors.Is(cause, ErrClientGone) {
 			return false, cause
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -23,11 +24,8 @@ type InnerPicked interface {
 	Inner() bool
 }
 
-// InnerConn is a connection to a listener of this process. Carry says whose request follows; it goes before the first byte of that.
-type InnerConn interface {
-	upstream.TCP
-	Carry(from upstream.Origin)
-}
+// InnerConn is a connection to a listener of this process.
+type InnerConn interface{ conns.InnerConn }
 
 func isInner(e Picked) bool {
 	inner, ok := e.(InnerPicked)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -47,7 +48,7 @@ type requestCopy struct {
 	connectTimeout, timeout time.Duration
 	turn                    *shares.Turn
 	// conn is the connection in use, or nil. ended: done was called.
-	conn  *upstreamConn
+	conn  *conns.Conn
 	ended bool
 	// from is its origin, for an endpoint that is a listener of this process.
 	from upstream.Origin
@@ -192,20 +193,20 @@ func (c *requestCopy) run(body, trailer []byte) {
 	}
 	defer leave()
 	to := destinationOf(c.endpoint, c.host, true, func() upstream.Origin { return c.from })
-	conn := c.proxy.reuse(&to)
+	conn := c.proxy.conns.Reuse(&to)
 	if conn == nil {
 		var err error
-		if conn, err = c.proxy.connect(ctx, to, c.connectTimeout); err != nil {
+		if conn, err = c.proxy.conns.Connect(ctx, to, c.connectTimeout); err != nil {
 			c.done(Outcome{Err: err, ConnectFailed: true})
 			return
 		}
 	}
 	defer c.turn.Rest()
 	c.conn = conn
-	conn.begin(ctx, &c.proxy.config.Limits, c.turn)
+	conn.Begin(ctx, c.proxy.config.Limits.heads(), c.turn)
 	status, keep, err := c.exchange(conn, body, trailer)
 	c.conn = nil
-	conn.end(keep, c.proxy.idle)
+	conn.End(keep, c.proxy.conns)
 	c.done(Outcome{Status: status, Err: err})
 }
 
@@ -214,7 +215,7 @@ func (c *requestCopy) giveBack() {
 	c.proxy.config.Crashes.Each("the end of a copy that has panicked",
 		func() {
 			if c.conn != nil {
-				abort(c.conn.Conn)
+				conns.Abort(c.conn.Conn)
 			}
 		},
 		func() { c.done(Outcome{}) },
@@ -222,12 +223,12 @@ func (c *requestCopy) giveBack() {
 }
 
 // exchange reports the status of the answer, and whether the endpoint takes another request on the connection.
-func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status int, keep bool, err error) {
+func (c *requestCopy) exchange(conn *conns.Conn, body, trailer []byte) (status int, keep bool, err error) {
 	if err := c.write(conn, body, trailer); err != nil {
 		return 0, false, err
 	}
-	conn.whole.Store(true)
-	resp, err := conn.responses.Final(c.method, func(*h1.Response) error { return nil })
+	conn.Whole.Store(true)
+	resp, err := conn.Responses.Final(c.method, func(*h1.Response) error { return nil })
 	if err != nil {
 		return 0, false, err
 	}
@@ -237,7 +238,7 @@ func (c *requestCopy) exchange(conn *upstreamConn, body, trailer []byte) (status
 	return resp.Status, resp.KeepAlive && err == nil && resp.Status != http.StatusSwitchingProtocols, err
 }
 
-func (c *requestCopy) write(conn *upstreamConn, body, trailer []byte) error {
+func (c *requestCopy) write(conn *conns.Conn, body, trailer []byte) error {
 	w := h1.NewRequestWriter(conn.Conn, c.chunked)
 	defer w.Release()
 	if err := w.Head(c.head); err != nil {

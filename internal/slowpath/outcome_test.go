@@ -9,11 +9,12 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
 func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
-	refused := &dialError{netip.MustParseAddrPort("127.0.0.1:1"), false, io.EOF}
+	refused := &conns.DialError{Endpoint: netip.MustParseAddrPort("127.0.0.1:1"), Err: io.EOF}
 	tests := []struct {
 		name    string
 		outcome Outcome

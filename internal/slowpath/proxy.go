@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -37,14 +38,7 @@ type Secured interface {
 }
 
 // Target is what a connection is secured for.
-type Target struct {
-	// TLS is not nil.
-	TLS *model.UpstreamTLS
-	// Hostname is that of the endpoint, Host what the request is for; both may be empty.
-	Hostname, Host string
-	// HTTP: requests are sent.
-	HTTP bool
-}
+type Target conns.Target
 
 // Balancer chooses endpoints and counts outstanding requests.
 type Balancer interface {
@@ -168,7 +162,7 @@ func (c *Config) tcp(listener string) *model.TCPProxy {
 // Proxy serves all listeners. It is safe for concurrent use.
 type Proxy struct {
 	config   Config
-	idle     *idlePool
+	conns    *conns.Pool
 	counters Counters
 	mirrors  atomic.Int64 // copies of requests under way
 	breakers *policy.CircuitBreakers
@@ -194,12 +188,12 @@ func New(config Config) *Proxy {
 		config.Crashes = crash.New(config.Logger)
 	}
 	if config.Dial == nil {
-		config.Dial = dialTCP
+		config.Dial = conns.Dial
 	}
 	p := &Proxy{config: config}
 	p.breakers = policy.NewCircuitBreakers(p.config.load)
 	p.base, p.stop = context.WithCancel(context.Background())
-	p.idle = newIdlePool(config.Limits)
+	p.conns = conns.New(p.config.connecting(p.base))
 	return p
 }
 
@@ -233,12 +227,12 @@ func (p *Proxy) Drain() { p.draining.Store(true) }
 func (p *Proxy) Close() {
 	p.refuse()
 	p.stop()
-	p.idle.close()
+	p.conns.Close()
 }
 
 // KeepConnections adds endpoints to those of which connections are kept when no request uses them, and closes such connections to those that are
 // dropped. Before the first call those of all are kept, afterwards those of no other.
-func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.idle.keepOnly(added, dropped) }
+func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.conns.KeepOnly(added, dropped) }
 
 func (p *Proxy) refuse() {
 	p.mu.Lock()
@@ -303,15 +297,15 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	d := newDownstream(p, conn, s)
 	defer d.release()
 	if !p.enter() {
-		abort(conn)
+		conns.Abort(conn)
 		return Result{}, ErrClosed
 	}
 	defer p.leave()
-	release := context.AfterFunc(ctx, func() { abort(conn) })
+	release := context.AfterFunc(ctx, func() { conns.Abort(conn) })
 	defer release()
 	defer p.config.Crashes.Recover("a connection", func() {
 		d.crashed = true
-		abort(conn)
+		conns.Abort(conn)
 		r, err = Result{Consumed: d.in.consumed, Requests: d.requests}, crash.Err
 	})
 	proxy, first, err := p.chosen(d)

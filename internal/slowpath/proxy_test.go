@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -520,7 +521,7 @@ func TestServeFramesResponses(t *testing.T) {
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
 			_, _ = io.WriteString(server, tc.response)
-			_ = closeWrite(server)
+			_ = conns.CloseWrite(server)
 			go func() {
 				_, _ = p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: h.Method, HTTP10: h.HTTP10, KeepAlive: h.KeepAlive})
 				_ = anchor.Close()
@@ -656,7 +657,7 @@ func TestServeUsesOrReturnsTheClaim(t *testing.T) {
 			f := newFront(t, list(endpoint))
 			client, anchor := tcpPair(t)
 			_, _ = io.WriteString(client, tc.request)
-			_ = closeWrite(client)
+			_ = conns.CloseWrite(client)
 			claimed := &fakePick{balancer: &fakeBalancer{}, address: endpoint}
 			_, err := f.proxy.Serve(context.Background(), anchor, Session{Claim: &Claim{Cluster: tc.cluster, Endpoint: claimed}})
 			if err != nil {
@@ -683,7 +684,7 @@ func TestServeRoutesTheFirstRequestByTheDrawItHas(t *testing.T) {
 	})
 	client, anchor := tcpPair(t)
 	_, _ = io.WriteString(client, get+get)
-	_ = closeWrite(client)
+	_ = conns.CloseWrite(client)
 	if _, err := f.proxy.Serve(context.Background(), anchor, Session{Draw: 1000000}); err != nil {
 		t.Error(err)
 	}
@@ -706,7 +707,7 @@ func TestServeAnswersHalfClosedClientsThatStay(t *testing.T) {
 	f := newFront(t, list(endpoint), routeTimeout(10*watchdog.FirstLook))
 	client, anchor := tcpPair(t)
 	_, _ = io.WriteString(client, get)
-	_ = closeWrite(client)
+	_ = conns.CloseWrite(client)
 	var asked atomic.Bool
 	stays := func() bool { asked.Store(true); return true }
 	r, err := f.proxy.Serve(context.Background(), anchor, Session{Stays: stays})
@@ -738,7 +739,7 @@ func TestServeLeavesClientsThatHaveGoneUnseen(t *testing.T) {
 			client, anchor := tcpPair(t)
 			_, _ = io.WriteString(client, tt.send)
 			if tt.half {
-				_ = closeWrite(client)
+				_ = conns.CloseWrite(client)
 			}
 			var looks atomic.Int64
 			stays := func() bool { return looks.Add(1) <= 1 }
@@ -829,7 +830,7 @@ func TestRelayTellsWhatMayBeReused(t *testing.T) {
 			upstream, server := tcpPair(t)
 			go func() {
 				_, _ = io.WriteString(server, tc.response)
-				_ = closeWrite(server)
+				_ = conns.CloseWrite(server)
 			}()
 			r, err := p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "GET", KeepAlive: true})
 			if (err != nil) != (tc.flag != FlagNone) {
@@ -856,7 +857,7 @@ func TestRelayAnswersInPlaceOfAResponseThatBreaksOffAtOnce(t *testing.T) {
 		client, anchor := tcpPair(t)
 		upstream, server := tcpPair(t)
 		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
-		_ = closeWrite(server)
+		_ = conns.CloseWrite(server)
 		r, err := p.Relay(t.Context(), anchor, upstream, RelayRequest{Method: "GET", KeepAlive: true})
 		if err == nil || r.Flag != FlagUpstreamTermination || r.UpstreamReusable {
 			t.Errorf("got %+v, %v", r, err)
@@ -894,7 +895,7 @@ func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
 			_, _ = io.WriteString(server, tt.response)
-			_ = closeWrite(server)
+			_ = conns.CloseWrite(server)
 			const rest = "rest of the request"
 			_, _ = io.WriteString(client, rest)
 			r, err := p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "POST", KeepAlive: true, Open: true})
@@ -1146,7 +1147,7 @@ func TestServeLetsTheFirstRequestFailThatIsTo(t *testing.T) {
 	f := newFront(t, list(endpoint))
 	client, anchor := tcpPair(t)
 	_, _ = io.WriteString(client, get+get)
-	_ = closeWrite(client)
+	_ = conns.CloseWrite(client)
 	if _, err := f.proxy.Serve(context.Background(), anchor, Session{Fails: true}); err != nil {
 		t.Error(err)
 	}

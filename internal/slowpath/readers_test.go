@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
@@ -126,7 +127,7 @@ func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *model.Hop,
 	endpoint.sent.Write(x.appendRequest(nil))
 	var err error
 	if x.body != nil && !x.sentBody() {
-		err = x.sendBody(&upstreamConn{Conn: endpoint}, x.bodySource)
+		err = x.sendBody(&conns.Conn{Conn: endpoint}, x.bodySource)
 	}
 	q.sent = endpoint.sent.Bytes()
 	return err

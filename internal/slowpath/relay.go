@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -69,7 +70,7 @@ type RelayResult struct {
 // for an aborted response.
 func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayRequest) (result RelayResult, err error) {
 	if !p.enter() {
-		abort(client)
+		conns.Abort(client)
 		return RelayResult{}, ErrClosed
 	}
 	defer p.leave()
@@ -79,8 +80,8 @@ func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayR
 	defer context.AfterFunc(ctx, func() { r.interrupt(context.Cause(ctx)) })()
 	defer p.config.Crashes.Recover("a response", func() {
 		r.crashed = true
-		abort(client)
-		abort(upstream)
+		conns.Abort(client)
+		conns.Abort(upstream)
 		result, err = RelayResult{Received: r.in.consumed, Flag: FlagDownstreamTermination}, crash.Err
 	})
 	err = r.run(ctx)
@@ -120,10 +121,10 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		upgrade:  req.Upgrade,
 		open:     req.Open,
 		in:       &source{conn: upstream},
-		out:      h1.NewWriter(client, p.config.Crashes, abort),
+		out:      h1.NewWriter(client, p.config.Crashes, conns.Abort),
 		turn:     turnOf(req.Turn),
 	}
-	r.answers = h1.NewResponseReader(paced{r.in, r.turn}, p.config.Limits.heads())
+	r.answers = h1.NewResponseReader(conns.Paced{Reader: r.in, Turn: r.turn}, p.config.Limits.heads())
 	r.out.Begin()
 	return r
 }
@@ -140,7 +141,7 @@ func (r *relay) release() {
 
 func (r *relay) run(ctx context.Context) error {
 	if err := r.setDeadline(); err != nil {
-		abort(r.client)
+		conns.Abort(r.client)
 		return err
 	}
 	resp, err := r.answers.Final(r.view.Method, r.passInterim)
@@ -177,7 +178,7 @@ func (r *relay) part() {
 		r.result.Lingers = true
 	default:
 		r.turn.Rest()
-		lingeringClose(r.client)
+		conns.LingeringClose(r.client)
 	}
 }
 
@@ -194,7 +195,7 @@ func (r *relay) passInterim(resp *h1.Response) error {
 // switchProtocols answers 101, and passes on what came with it.
 func (r *relay) switchProtocols(resp *h1.Response) error {
 	if err := r.out.WriteThrough(append(h1.AppendSwitch(nil, resp, r.view), r.answers.Ahead()...)); err != nil {
-		abort(r.client)
+		conns.Abort(r.client)
 		return &h1.ClientError{Err: err}
 	}
 	r.result.Switched = true
@@ -225,9 +226,9 @@ func (r *relay) interrupt(cause error) {
 	if isLate(cause) {
 		_ = r.client.SetWriteDeadline(time.Unix(1, 0)) // fails only where nothing waits
 	} else {
-		abort(r.client)
+		conns.Abort(r.client)
 	}
-	abort(r.upstream)
+	conns.Abort(r.upstream)
 }
 
 // isLate tells that what has interrupted a relay is a time of its request.
@@ -244,7 +245,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	r.view.KeepAlive = r.view.KeepAlive && !r.open
 	if _, ok := errors.AsType[*h1.ClientError](err); ok {
 		r.result.Flag = FlagDownstreamTermination
-		abort(r.client)
+		conns.Abort(r.client)
 		return err
 	}
 	reply := r.classify(ctx, err)
@@ -287,6 +288,6 @@ func (r *relay) breakOff(ctx context.Context, f h1.Framing, err error) error {
 		_ = r.client.Close()
 		return err
 	}
-	abort(r.client)
+	conns.Abort(r.client)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -114,7 +115,7 @@ type ReplyTo struct {
 
 // Reply writes a local reply as Envoy words it and counts it. n is the number of bytes written.
 func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err error) {
-	w := h1.NewWriter(conn, p.config.Crashes, abort)
+	w := h1.NewWriter(conn, p.config.Crashes, conns.Abort)
 	defer w.Release()
 	p.counters.count(kind.Status(), kind.Flag())
 	view := h1.ClientView{KeepAlive: !to.Close}

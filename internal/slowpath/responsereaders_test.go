@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
@@ -66,7 +67,7 @@ func (r *bothPaths) response(raw []byte, method string, cut func(int) int) (s sl
 		return s, first, true
 	}
 	client := &memoryConn{}
-	out := h1.NewWriter(client, nil, abort)
+	out := h1.NewWriter(client, nil, conns.Abort)
 	view := h1.ClientView{Method: method, KeepAlive: true}
 	s.framing, err = out.Relay(resp, &view, func() {}, func() {})
 	out.Release()

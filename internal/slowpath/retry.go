@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
@@ -153,7 +154,7 @@ func (x *exchange) lost(err error) model.Lost {
 }
 
 func isDialError(err error) bool {
-	_, ok := errors.AsType[*dialError](err)
+	_, ok := errors.AsType[*conns.DialError](err)
 	return ok
 }
 
@@ -163,10 +164,8 @@ func (x *exchange) abandon(resp *h1.Response, err error) {
 	keep := false
 	if resp != nil {
 		outcome = Outcome{Status: resp.Status, Withheld: true}
-		if x.upstream.lent != nil {
-			x.upstream.lent.withheld = true
-		}
-		keep = resp.KeepAlive && (resp.Body == nil || x.upstream.hasWhole(resp.Body))
+		x.upstream.Withhold()
+		keep = resp.KeepAlive && (resp.Body == nil || x.upstream.HasWhole(resp.Body))
 	}
 	x.endUpstream(keep)
 	x.done(outcome)

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -32,7 +33,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*h1.Response, error) {
 		if err := x.connect(endpoint); err != nil {
 			return nil, err
 		}
-		x.upstream.whole.Store(true)
+		x.upstream.Whole.Store(true)
 		return established(), nil
 	}
 	message := buffers.Head()
@@ -42,7 +43,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*h1.Response, error) {
 		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
 			return nil, err
 		}
-		resp, err := x.upstream.responses.Final(x.head.Method, x.passInterim)
+		resp, err := x.upstream.Responses.Final(x.head.Method, x.passInterim)
 		if err == nil {
 			return resp, nil
 		}
@@ -77,7 +78,7 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 		if err == nil {
 			break
 		}
-		if n > 0 || !x.upstream.reused || x.ctx.Err() != nil {
+		if n > 0 || !x.upstream.Reused || x.ctx.Err() != nil {
 			// It may have been answered all the same: the reading tells.
 			x.sendError = err
 			return nil
@@ -90,7 +91,7 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 	if x.body != nil && !x.sentBody() {
 		x.startSending()
 	} else {
-		x.upstream.whole.Store(true)
+		x.upstream.Whole.Store(true)
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (x *exchange) sentBody() bool {
 func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 	if reuse && !x.head.Connect() {
 		to := x.destination(endpoint)
-		if c := x.proxy.reuse(&to); c != nil {
+		if c := x.proxy.conns.Reuse(&to); c != nil {
 			x.use(c)
 			return nil
 		}
@@ -117,34 +118,31 @@ func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 
 func (x *exchange) connect(endpoint netip.AddrPort) error {
 	x.turn.Rest()
-	c, err := x.proxy.connect(x.tryCtx, x.destination(endpoint), x.connectTimeout)
+	c, err := x.proxy.conns.Connect(x.tryCtx, x.destination(endpoint), x.connectTimeout)
 	x.turn.Work()
 	if err != nil {
 		return err
 	}
-	c.brief = true
 	x.use(c)
 	return nil
 }
 
 // destination is the endpoint in use, at that address.
-func (x *exchange) destination(endpoint netip.AddrPort) destination {
+func (x *exchange) destination(endpoint netip.AddrPort) conns.Destination {
 	if x.endpoint == nil {
-		return destination{address: endpoint}
+		return conns.Destination{Address: endpoint}
 	}
 	// The payload of a CONNECT that ends here is whatever the client says.
 	return destinationOf(x.endpoint, x.head.Authority, !x.head.Connect(), x.onward)
 }
 
-func (x *exchange) use(c *upstreamConn) {
+func (x *exchange) use(c *conns.Conn) {
 	x.upstream = c
-	c.requests++
-	c.brief = c.brief && x.session.Brief
-	c.limits = x.connections
-	c.begin(x.tryCtx, &x.proxy.config.Limits, x.turn)
+	c.Count(x.connections, x.session.Brief)
+	c.Begin(x.tryCtx, x.proxy.config.Limits.heads(), x.turn)
 	if x.maxAttempt > 0 {
 		cancel := x.cancelTry
-		c.timer = time.AfterFunc(x.maxAttempt, func() { cancel(ErrMaxAttempt) })
+		c.Timer = time.AfterFunc(x.maxAttempt, func() { cancel(ErrMaxAttempt) })
 	}
 }
 
@@ -170,7 +168,7 @@ func (x *exchange) startSending() {
 		defer x.proxy.config.Crashes.Recover("the body of a request", func() {
 			s.err = crash.Err
 			x.watchdog.Crashed()
-			abort(c.Conn)
+			conns.Abort(c.Conn)
 		})
 		s.err = x.sendBody(c, body)
 	})
@@ -178,7 +176,7 @@ func (x *exchange) startSending() {
 
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
-func (x *exchange) sendBody(c *upstreamConn, body h1.BodySource) error {
+func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
 	w := h1.NewRequestWriter(c.Conn, x.head.Chunked)
 	defer w.Release()
 	buf := buffers.Copy()
@@ -193,10 +191,10 @@ func (x *exchange) sendBody(c *upstreamConn, body h1.BodySource) error {
 		switch {
 		case body.Whole():
 			err := w.End(x.view.Passing(x.body.Trailer()))
-			c.whole.Store(err == nil)
+			c.Whole.Store(err == nil)
 			return err
 		case err != nil:
-			c.giveUp()
+			c.GiveUp()
 			return err
 		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
 			if err := w.Flush(); err != nil {
@@ -240,6 +238,6 @@ func (x *exchange) endUpstream(keep bool) {
 	if x.upstream == nil {
 		return
 	}
-	x.upstream.end(keep && x.sentWhole(), x.proxy.idle)
+	x.upstream.End(keep && x.sentWhole(), x.proxy.conns)
 	x.upstream = nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 )
 
 var errNoEndpoint = errors.New("no endpoint could be connected to")
@@ -43,11 +44,11 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 		return Result{}, err
 	}
 	defer endpoint.Done(Outcome{Plain: true})
-	defer context.AfterFunc(ctx, func() { abort(upstream) })()
+	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
 	down := turnOf(s.Turn)
 	c := &plain{proxy: p, client: client, first: first, timeout: proxy.IdleTimeout, down: down, up: down.Another()}
 	if c.timeout > 0 {
-		c.idle = time.AfterFunc(c.timeout, func() { abort(client); abort(upstream) })
+		c.idle = time.AfterFunc(c.timeout, func() { conns.Abort(client); conns.Abort(upstream) })
 		defer c.idle.Stop()
 	}
 	return c.run(upstream)
@@ -82,14 +83,14 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 }
 
 // connectTo connects to an endpoint, whose use it ends unless there is a connection.
-func (p *Proxy) connectTo(ctx context.Context, e Picked, s Session, cluster *model.Cluster) (conn *upstreamConn, err error) {
+func (p *Proxy) connectTo(ctx context.Context, e Picked, s Session, cluster *model.Cluster) (conn *conns.Conn, err error) {
 	o := Outcome{} // of a panic
 	defer func() {
 		if conn == nil {
 			e.Done(o)
 		}
 	}()
-	conn, err = p.connect(ctx, destinationOf(e, "", false, s.connecting), cluster.ConnectTimeout)
+	conn, err = p.conns.Connect(ctx, destinationOf(e, "", false, s.connecting), cluster.ConnectTimeout)
 	o = Outcome{Err: err, ConnectFailed: true}
 	return conn, err
 }
@@ -102,21 +103,21 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 	up, over := make(chan direction, 1), false
 	defer func() {
 		if !over { // a panic: the other direction ends, too
-			abort(upstream)
-			abort(c.client)
+			conns.Abort(upstream)
+			conns.Abort(c.client)
 			<-up
 		}
 	}()
 	go func() {
 		defer c.proxy.config.Crashes.Recover("a connection's direction", func() {
-			abort(upstream)
-			abort(c.client)
+			conns.Abort(upstream)
+			conns.Abort(c.client)
 			up <- direction{0, crash.Err}
 		})
 		_, err := upstream.Write(c.first)
 		if err != nil {
-			abort(upstream)
-			abort(c.client)
+			conns.Abort(upstream)
+			conns.Abort(c.client)
 			up <- direction{0, err}
 			return
 		}
@@ -135,14 +136,14 @@ func (c *plain) run(upstream net.Conn) (Result, error) {
 func (c *plain) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
 	n, err := func() (uint64, error) {
 		defer turn.Rest()
-		return c.copy(to, paced{from, turn})
+		return c.copy(to, conns.Paced{Reader: from, Turn: turn})
 	}()
 	if err == nil {
-		err = closeWrite(to)
+		err = conns.CloseWrite(to)
 	}
 	if err != nil {
-		abort(to)
-		abort(from)
+		conns.Abort(to)
+		conns.Abort(from)
 	}
 	return n, err
 }

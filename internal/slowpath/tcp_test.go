@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -74,7 +75,7 @@ func TestPlainConnectionPassesEndsOnBySide(t *testing.T) {
 func TestPlainConnectionPassesAResetOn(t *testing.T) {
 	f, conn := plainFront(t, func(upstream net.Conn) {
 		_, _ = upstream.Read(make([]byte, 1))
-		abort(upstream)
+		conns.Abort(upstream)
 	}, model.TCPProxy{})
 	if _, err := io.WriteString(conn, "x"); err != nil {
 		t.Fatal(err)

@@ -3,24 +3,9 @@
 package slowpath
 
 import (
-	"io"
-
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 )
-
-// paced reads for somebody who takes turns: while bytes are waited for, others work.
-type paced struct {
-	io.Reader
-	turn *shares.Turn
-}
-
-// Read implements io.Reader.
-func (p paced) Read(b []byte) (int, error) {
-	p.turn.Rest()
-	n, err := p.Reader.Read(b)
-	p.turn.Work()
-	return n, err
-}
 
 // turnOf is the turn that was given, or one that nobody waits for.
 func turnOf(t *shares.Turn) *shares.Turn {
@@ -51,8 +36,8 @@ func (d *downstream) begin() bool {
 	return d.turn.Begin()
 }
 
-// linger closes the connection as lingeringClose does.
+// linger closes the connection as conns.LingeringClose does.
 func (d *downstream) linger() {
 	d.turn.Rest()
-	lingeringClose(d.conn)
+	conns.LingeringClose(d.conn)
 }

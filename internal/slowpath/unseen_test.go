@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -24,9 +25,9 @@ func TestOnlyARequestThatNobodyHasSeenIsSentAgain(t *testing.T) {
 		for _, reads := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reads %v", method, reads), func(t *testing.T) {
 				t.Parallel()
-				var conns, dials, requests atomic.Int64
+				var opened, dials, requests atomic.Int64
 				endpoint := rawEndpoint(t, func(c net.Conn, r *bufio.Reader) {
-					if conns.Add(1) == 1 && !reads {
+					if opened.Add(1) == 1 && !reads {
 						return
 					}
 					if readHeadOf(r) == "" {
@@ -39,7 +40,7 @@ func TestOnlyARequestThatNobodyHasSeenIsSentAgain(t *testing.T) {
 				})
 				f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
 					c.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-						conn, err := dialTCP(ctx, to)
+						conn, err := conns.Dial(ctx, to)
 						if err == nil && !reads && dials.Add(1) == 1 {
 							u := upstream.New(conn.(upstream.TCP))
 							eventually(t, "the endpoint closes", func() bool { return !u.Quiet() })
@@ -57,9 +58,9 @@ func TestOnlyARequestThatNobodyHasSeenIsSentAgain(t *testing.T) {
 				if reads {
 					want, wantConns = http.StatusServiceUnavailable, 1
 				}
-				if resp.StatusCode != want || conns.Load() != wantConns || requests.Load() != 1 {
+				if resp.StatusCode != want || opened.Load() != wantConns || requests.Load() != 1 {
 					t.Errorf("got %d over %d connections, the endpoint has read %d; want %d over %d, and 1 read",
-						resp.StatusCode, conns.Load(), requests.Load(), want, wantConns)
+						resp.StatusCode, opened.Load(), requests.Load(), want, wantConns)
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -42,34 +43,34 @@ func (x *exchange) switchTo(resp *h1.Response) (bool, error) {
 
 // tunnel passes a half close on, unless Session.Gone knows that the client has closed altogether: the other direction
 // would wait for a reader that is not there.
-func (x *exchange) tunnel(upstream *upstreamConn) error {
+func (x *exchange) tunnel(upstream *conns.Conn) error {
 	sent := make(chan error, 1)
 	x.senders.Go(func() {
 		defer x.proxy.config.Crashes.Recover("a tunnel", func() {
-			abort(x.conn)
-			abort(upstream.Conn)
+			conns.Abort(x.conn)
+			conns.Abort(upstream.Conn)
 			sent <- crash.Err
 		})
-		err := x.pump(paced{x.reader, x.turn}, writerFunc(upstream.Write))
+		err := x.pump(conns.Paced{Reader: x.reader, Turn: x.turn}, writerFunc(upstream.Write))
 		if err == nil && x.session.Gone != nil && x.session.Gone() {
 			err = ErrClientGone
-			abort(x.conn) // frees the other direction from a blocked write
+			conns.Abort(x.conn) // frees the other direction from a blocked write
 		}
 		if err == nil {
-			err = closeWrite(upstream.Conn)
+			err = conns.CloseWrite(upstream.Conn)
 		}
 		if err != nil {
 			_ = upstream.Close() // ends the other direction
 		}
 		sent <- err
 	})
-	err := x.pump(upstream.responses, writerFunc(func(p []byte) (int, error) { return len(p), x.out.WriteThrough(p) }))
+	err := x.pump(upstream.Responses, writerFunc(func(p []byte) (int, error) { return len(p), x.out.WriteThrough(p) }))
 	if err == nil {
-		err = closeWrite(x.conn)
+		err = conns.CloseWrite(x.conn)
 	}
 	if err != nil {
 		// What has failed must not look like an end.
-		abort(x.conn)
+		conns.Abort(x.conn)
 	}
 	return errors.Join(err, <-sent)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -191,7 +192,7 @@ func TestTunnelEndsWithItsClient(t *testing.T) {
 		t.Fatalf("head %q", head)
 	}
 	// A client of the fast path that dies with unread data sends FIN, no reset, and acknowledges nothing more.
-	_ = closeWrite(client)
+	_ = conns.CloseWrite(client)
 	if err := <-served; !errors.Is(err, ErrClientGone) {
 		t.Fatalf("got %v, want %v", err, ErrClientGone)
 	}
@@ -215,7 +216,7 @@ func TestTunnelTakesNoResetForItsEnd(t *testing.T) {
 			var reading sync.WaitGroup
 			reading.Go(func() { _, _ = io.Copy(io.Discard, r) })
 			<-seen
-			abort(conn)
+			conns.Abort(conn)
 			reading.Wait()
 		})
 		f := newFront(t, list(endpoint), allow(model.UpgradeWebSocket))

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 )
 
 // waitFor fails the test unless the channel is closed or sent to.
@@ -38,11 +39,7 @@ func waitFor[T any](t testing.TB, what string, c <-chan T) (v T) {
 
 // idleConns is how many connections the pool holds.
 func (f *front) idleConns() (n int) {
-	f.proxy.idle.mu.Lock()
-	defer f.proxy.idle.mu.Unlock()
-	for _, conns := range f.proxy.idle.conns {
-		n += len(conns)
-	}
+	f.proxy.conns.Each(func(*conns.Conn) { n++ })
 	return n
 }
 
@@ -105,8 +102,8 @@ func TestServeUsesNoIdleConnectionThatHasEndedOrSpoken(t *testing.T) {
 	timeout := "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 	for name, end := range map[string]func(net.Conn){
 		"closed":        func(c net.Conn) { _ = c.Close() },
-		"half closed":   func(c net.Conn) { _ = closeWrite(c) },
-		"reset":         func(c net.Conn) { abort(c) },
+		"half closed":   func(c net.Conn) { _ = conns.CloseWrite(c) },
+		"reset":         func(c net.Conn) { conns.Abort(c) },
 		"spoke":         func(c net.Conn) { _, _ = io.WriteString(c, timeout) },
 		"spoke, closed": func(c net.Conn) { _, _ = io.WriteString(c, timeout); _ = c.Close() },
 	} {
@@ -200,7 +197,7 @@ func TestConnectionThatStandsInForTheFastPathIsKeptBriefly(t *testing.T) {
 				f.awaitIdle(1)
 			}
 			f.age(2 * time.Hour)
-			f.proxy.idle.sweep()
+			f.proxy.conns.Sweep()
 			if n := f.idleConns(); n != tt.kept {
 				t.Errorf("%d connections are kept, want %d", n, tt.kept)
 			}
@@ -210,13 +207,7 @@ func TestConnectionThatStandsInForTheFastPathIsKeptBriefly(t *testing.T) {
 
 // age makes idle connections so much older.
 func (f *front) age(by time.Duration) {
-	f.proxy.idle.mu.Lock()
-	defer f.proxy.idle.mu.Unlock()
-	for _, conns := range f.proxy.idle.conns {
-		for _, c := range conns {
-			c.idleSince = c.idleSince.Add(-by)
-		}
-	}
+	f.proxy.conns.Each(func(c *conns.Conn) { c.IdleSince = c.IdleSince.Add(-by) })
 }
 
 // saying200 answers each request of a connection.
@@ -238,7 +229,7 @@ func TestIdleConnectionsMakeRoomForNewOnes(t *testing.T) {
 				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", unix.EMFILE)}
 			}
 			open[to]++
-			return dialTCP(ctx, to)
+			return conns.Dial(ctx, to)
 		}
 	})
 	for range 2 {
@@ -257,7 +248,7 @@ func TestIdleConnectionsThatEndAreClosedWithoutARequest(t *testing.T) {
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
 		readHeadOf(r)
 		_, _ = io.WriteString(conn, ok2)
-		_ = closeWrite(conn)
+		_ = conns.CloseWrite(conn)
 		_, _ = io.Copy(io.Discard, r)
 		close(closed)
 	})
@@ -313,7 +304,7 @@ func TestServeBreaksOffWhenTheEndpointResets(t *testing.T) {
 				readHeadOf(r)
 				_, _ = io.WriteString(conn, tc.answer)
 				<-seen
-				abort(conn)
+				conns.Abort(conn)
 			})
 			f := newFront(t, list(endpoint))
 			conn := f.dial()
@@ -344,7 +335,7 @@ func TestServeTakesNoResetInAnUploadForTheEnd(t *testing.T) {
 			var reading sync.WaitGroup
 			reading.Go(func() { _, _ = io.Copy(io.Discard, r) })
 			<-seen
-			abort(conn)
+			conns.Abort(conn)
 			reading.Wait()
 		})
 		f := newFront(t, list(endpoint))
@@ -513,13 +504,7 @@ func TestServeTriesAgainWhatAnEndedConnectionHasNotTaken(t *testing.T) {
 	ask(t, conn, r, "/1")
 	var stale atomic.Bool
 	stale.Store(true)
-	f.proxy.idle.mu.Lock()
-	for _, conns := range f.proxy.idle.conns {
-		for _, c := range conns {
-			c.Conn = staleConn{c.Conn, &stale}
-		}
-	}
-	f.proxy.idle.mu.Unlock()
+	f.proxy.conns.Each(func(c *conns.Conn) { c.Conn = staleConn{c.Conn, &stale} })
 	ask(t, conn, r, "/2")
 	for _, want := range []string{"/1", "/2"} {
 		if got := waitFor(t, "the request arrives", heads); !strings.HasPrefix(got, "GET "+want+" ") {

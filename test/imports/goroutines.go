@@ -13,7 +13,7 @@ import (
 )
 
 // confining are the packages of which a panic ends the connection that a goroutine serves, and not the daemon (internal/crash).
-var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/watchdog"}
+var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/conns", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/watchdog"}
 
 const (
 	closes    = "ends connections or a context, and does nothing else"
@@ -25,15 +25,15 @@ var unconfined = map[string][]string{
 	"internal/anchor/listener.go beginAccepting":     {servesAll},
 	"internal/anchor/set.go Go":                      {"runs what it is given; those who call it are looked at"},
 	"internal/anchor/set.go New":                     {servesAll},
-	"internal/slowpath/idle.go start":                {servesAll},
+	"internal/slowpath/conns/conn.go Begin":          {closes},
+	"internal/slowpath/conns/connect.go Connect":     {closes},
+	"internal/slowpath/conns/idle.go start":          {servesAll},
 	"internal/slowpath/policy/breaker.go passOrWait": {servesAll},
 	"internal/slowpath/proxy.go Serve":               {closes},
 	"internal/slowpath/proxy.go Shutdown":            {"waits for all others"},
 	"internal/slowpath/relay.go Relay":               {closes},
 	"internal/slowpath/send.go use":                  {closes},
 	"internal/slowpath/tcp.go servePlain":            {closes, closes},
-	"internal/slowpath/upstream.go begin":            {closes},
-	"internal/slowpath/upstream.go connect":          {closes},
 }
 
 // parsedPackage is the files of one folder by their names from the root of the tree.

@@ -110,6 +110,7 @@ var configLayers = map[string][]string{
 var slowpathLayers = map[string][]string{
 	"buffers":  nil,
 	"h1":       {"buffers"},
+	"conns":    {"h1"},
 	"opening":  nil,
 	"policy":   nil,
 	"watchdog": nil,

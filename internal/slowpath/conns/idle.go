@@ -1,26 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package conns
 
 import (
+	"context"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // sweepInterval is how soon an idle connection is closed that has ended or says something. It costs one look at each.
 const sweepInterval = time.Second
 
-// idlePool keeps the connections to endpoints that no request uses. None of them costs a goroutine or a buffer.
-type idlePool struct {
-	perEndpoint int
-	// keep is how long one is kept, briefly one that was opened since the fast path had none.
-	keep, briefly time.Duration
+// Config is what a Pool needs.
+type Config struct {
+	// Base ends dials when it ends.
+	Base context.Context
+	// Dial connects to an endpoint.
+	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// DialInner connects to a listener of this process, which is at an endpoint's address. May be nil: no endpoint is one.
+	DialInner func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (InnerConn, error)
+	// Secure shakes hands on a connection that Dial has made; it owns the connection, and closes it when it fails. Nil: there are no endpoints that ask for it.
+	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
+	// PerEndpoint bounds the idle connections.
+	PerEndpoint int
+	// Keep is how long one is kept, Briefly one that was opened since the fast path had none.
+	Keep, Briefly time.Duration
+}
+
+// Pool connects to endpoints, and keeps the connections that no request uses. None of them costs a goroutine or a buffer.
+type Pool struct {
+	config Config
 
 	mu sync.Mutex
 	// conns to each address, the one used last at the end. Guarded by mu.
-	conns map[netip.AddrPort][]*upstreamConn
+	conns map[netip.AddrPort][]*Conn
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
@@ -31,15 +49,14 @@ type idlePool struct {
 	interval time.Duration
 }
 
-func newIdlePool(l Limits) *idlePool {
-	return &idlePool{
-		perEndpoint: l.IdlePerEndpoint, keep: l.UpstreamIdle, briefly: min(l.BriefIdle, l.UpstreamIdle), interval: min(l.UpstreamIdle, sweepInterval),
-		conns: map[netip.AddrPort][]*upstreamConn{},
-	}
+// New returns a Pool. Close releases its connections.
+func New(config Config) *Pool {
+	config.Briefly = min(config.Briefly, config.Keep)
+	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[netip.AddrPort][]*Conn{}}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
-func (p *idlePool) take(from place) *upstreamConn {
+func (p *Pool) take(from place) *Conn {
 	for {
 		c := p.pop(from)
 		if c == nil || p.usable(c) {
@@ -49,7 +66,7 @@ func (p *idlePool) take(from place) *upstreamConn {
 	}
 }
 
-func (p *idlePool) pop(from place) *upstreamConn {
+func (p *Pool) pop(from place) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conns := p.conns[from.address]
@@ -64,23 +81,23 @@ func (p *idlePool) pop(from place) *upstreamConn {
 
 // usable reports whether another request may be sent. What has been said meanwhile answers nothing, and could be taken for the
 // answer to that request.
-func (p *idlePool) usable(c *upstreamConn) bool {
+func (p *Pool) usable(c *Conn) bool {
 	now := time.Now()
-	keep := p.keep
+	keep := p.config.Keep
 	if c.limits.Idle > 0 {
 		keep = c.limits.Idle
 	}
 	if c.brief {
-		keep = min(keep, p.briefly)
+		keep = min(keep, p.config.Briefly)
 	}
-	return now.Sub(c.idleSince) < keep && !c.worn(now) && c.quiet()
+	return now.Sub(c.IdleSince) < keep && !c.worn(now) && c.quiet()
 }
 
 // finestSweep bounds how often a sweep looks at the connections, however short the limits of a cluster are.
 const finestSweep = 20 * time.Millisecond
 
 // hasten makes sweeps as frequent as a connection's limits ask for. It needs mu.
-func (p *idlePool) hasten(c *upstreamConn) {
+func (p *Pool) hasten(c *Conn) {
 	for _, limit := range []time.Duration{c.limits.Idle, c.limits.Age} {
 		if limit > 0 {
 			p.interval = min(p.interval, max(limit/8, finestSweep))
@@ -89,16 +106,16 @@ func (p *idlePool) hasten(c *upstreamConn) {
 }
 
 // put takes a connection over. Where there are as many as may be it closes another one.
-func (p *idlePool) put(c *upstreamConn) {
-	c.idleSince = time.Now()
+func (p *Pool) put(c *Conn) {
+	c.IdleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := c.place.address
-	if p.closed || !p.keeps(at) || p.perEndpoint <= 0 {
+	if p.closed || !p.keeps(at) || p.config.PerEndpoint <= 0 {
 		_ = c.Close()
 		return
 	}
-	if len(p.conns[at]) >= p.perEndpoint {
+	if len(p.conns[at]) >= p.config.PerEndpoint {
 		p.evict(c.place)
 	}
 	p.conns[at] = append(p.conns[at], c)
@@ -108,7 +125,7 @@ func (p *idlePool) put(c *upstreamConn) {
 
 // evict closes the connection to an address that was used longest ago, so that one to the place can be kept: names that clients make up, and ask for once,
 // crowd out none that is in use. A place with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
-func (p *idlePool) evict(to place) {
+func (p *Pool) evict(to place) {
 	conns := p.conns[to.address]
 	oldest, own := 0, 0
 	for i, c := range slices.Backward(conns) {
@@ -117,7 +134,7 @@ func (p *idlePool) evict(to place) {
 			own++
 		}
 	}
-	if own < p.perEndpoint/2 {
+	if own < p.config.PerEndpoint/2 {
 		oldest = 0
 	}
 	_ = conns[oldest].Close()
@@ -125,14 +142,14 @@ func (p *idlePool) evict(to place) {
 }
 
 // keeps needs mu.
-func (p *idlePool) keeps(endpoint netip.AddrPort) bool {
+func (p *Pool) keeps(endpoint netip.AddrPort) bool {
 	_, ok := p.kept[endpoint]
 	return ok || p.kept == nil
 }
 
-// keepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are
+// KeepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are
 // put.
-func (p *idlePool) keepOnly(added, dropped []netip.AddrPort) {
+func (p *Pool) KeepOnly(added, dropped []netip.AddrPort) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.kept == nil {
@@ -148,7 +165,7 @@ func (p *idlePool) keepOnly(added, dropped []netip.AddrPort) {
 }
 
 // drop closes the connections to an address. It needs mu.
-func (p *idlePool) drop(at netip.AddrPort) (closed int) {
+func (p *Pool) drop(at netip.AddrPort) (closed int) {
 	conns := p.conns[at]
 	for _, c := range conns {
 		_ = c.Close()
@@ -157,8 +174,8 @@ func (p *idlePool) drop(at netip.AddrPort) (closed int) {
 	return len(conns)
 }
 
-// shed closes all connections, because there is no room for another, and says how many there were.
-func (p *idlePool) shed() (closed int) {
+// Shed closes all connections, because there is no room for another, and says how many there were.
+func (p *Pool) Shed() (closed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for at := range p.conns {
@@ -168,23 +185,23 @@ func (p *idlePool) shed() (closed int) {
 }
 
 // start needs mu.
-func (p *idlePool) start() {
+func (p *Pool) start() {
 	switch {
 	case p.running:
 	case p.timer == nil:
-		p.timer = time.AfterFunc(p.interval, p.sweep)
+		p.timer = time.AfterFunc(p.interval, p.Sweep)
 	default:
 		p.timer.Reset(p.interval)
 	}
 	p.running = true
 }
 
-// sweep closes what is no longer usable.
-func (p *idlePool) sweep() {
+// Sweep closes what is no longer usable.
+func (p *Pool) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for at, conns := range p.conns {
-		conns = slices.DeleteFunc(conns, func(c *upstreamConn) bool {
+		conns = slices.DeleteFunc(conns, func(c *Conn) bool {
 			if p.usable(c) {
 				return false
 			}
@@ -201,12 +218,23 @@ func (p *idlePool) sweep() {
 	}
 }
 
-// close closes all connections, and later those that are still in use as they are put.
-func (p *idlePool) close() {
+// Close closes all connections, and later those that are still in use as they are put.
+func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for at := range p.conns {
 		p.drop(at)
+	}
+}
+
+// Each calls f with each connection that no request uses.
+func (p *Pool) Each(f func(*Conn)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conns := range p.conns {
+		for _, c := range conns {
+			f(c)
+		}
 	}
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package conns
 
 import (
 	"fmt"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 )
 
 // idleConn is a connection that says nothing.
@@ -20,25 +21,25 @@ func (c *idleConn) Close() error { c.closed = true; return nil }
 
 // crowd is a pool of one address, with what has been made for it.
 type crowd struct {
-	pool       *idlePool
+	pool       *Pool
 	handshakes int
 }
 
 func newCrowd(t *testing.T) *crowd {
-	p := New(Config{})
+	p := New(Config{PerEndpoint: 256, Keep: time.Hour, Briefly: time.Second})
 	t.Cleanup(p.Close)
-	return &crowd{pool: p.idle}
+	return &crowd{pool: p}
 }
 
 // use takes connections for requests that are under way at once, opens those that there are not, and puts all back.
 func (c *crowd) use(name string, atOnce int) {
 	at := place{address: netip.MustParseAddrPort("192.0.2.1:443"), tls: "k", sni: name}
-	var used []*upstreamConn
+	var used []*Conn
 	for range atOnce {
 		conn := c.pool.take(at)
 		if conn == nil {
 			c.handshakes++
-			conn = &upstreamConn{Conn: &idleConn{}, place: at}
+			conn = &Conn{Conn: &idleConn{}, place: at}
 		}
 		used = append(used, conn)
 	}

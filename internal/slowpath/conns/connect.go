@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/upstream"
+)
+
+// DialError marks a failure before anything was sent.
+type DialError struct {
+	Endpoint netip.AddrPort
+	// TimedOut: the time to connect was up.
+	TimedOut bool
+	Err      error
+}
+
+// Error implements error.
+func (e *DialError) Error() string {
+	return fmt.Sprintf("connect to endpoint %s: %v", e.Endpoint, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *DialError) Unwrap() error { return e.Err }
+
+// place is where a connection leads, and how it is secured. Connections to one place serve the same requests.
+type place struct {
+	address netip.AddrPort
+	// tls tells how it is secured, and sni the name that is asked for; empty: it is plain text.
+	tls, sni string
+	// host is what the endpoint's certificate was checked for; empty: it need not have the name of the request's host.
+	host string
+	// inner: it leads to a listener of this process.
+	inner bool
+}
+
+// Target is what a connection is secured for.
+type Target struct {
+	// TLS is not nil.
+	TLS *model.UpstreamTLS
+	// Hostname is that of the endpoint, Host what the request is for; both may be empty.
+	Hostname, Host string
+	// HTTP: requests are sent.
+	HTTP bool
+}
+
+// Destination is an endpoint that is connected to.
+type Destination struct {
+	Address netip.AddrPort
+	// Target is nil where connections are plain text.
+	Target *Target
+	// Inner: it is a listener of this process. From is for whom it is connected to, which that listener has to know.
+	Inner bool
+	From  upstream.Origin
+}
+
+// InnerConn is a connection to a listener of this process. Carry says whose request follows; it goes before the first byte of that.
+type InnerConn interface {
+	upstream.TCP
+	Carry(from upstream.Origin)
+}
+
+func (d *Destination) place() place {
+	p := place{address: d.Address, inner: d.Inner}
+	if d.Target == nil {
+		return p
+	}
+	p.tls = d.Target.TLS.Key
+	switch {
+	case d.Target.TLS.AutoHostSNI && d.Target.Hostname != "":
+		p.sni = d.Target.Hostname
+	case d.Target.TLS.AutoSNI:
+		p.sni = d.Target.Host
+	}
+	if d.Target.TLS.HostSAN {
+		p.host = d.Target.Host
+	}
+	return p
+}
+
+// Connect opens a connection to an endpoint within the timeout, which is a cluster's connect_timeout; 0 means its default. A
+// failure is a DialError.
+func (p *Pool) Connect(ctx context.Context, to Destination, timeout time.Duration) (*Conn, error) {
+	if timeout <= 0 {
+		timeout = model.DefaultConnectTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer context.AfterFunc(p.config.Base, cancel)()
+	conn, err := p.dial(ctx, &to)
+	if upstream.IsShortage(err) && p.Shed() > 0 {
+		conn, err = p.dial(ctx, &to)
+	}
+	inner, _ := conn.(InnerConn)
+	if err == nil && to.Target != nil {
+		conn, err = p.secure(ctx, conn, to.Target)
+	}
+	if err != nil {
+		var ne net.Error
+		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
+		return nil, &DialError{to.Address, timedOut, err}
+	}
+	c := newConn(conn, to.place())
+	c.inner = inner
+	return c, nil
+}
+
+// secure is Config.Secure, which owns the connection, unless it panics.
+func (p *Pool) secure(ctx context.Context, conn net.Conn, to *Target) (net.Conn, error) {
+	returned := false
+	defer func() {
+		if !returned {
+			Abort(conn)
+		}
+	}()
+	secured, err := p.config.Secure(ctx, conn, *to)
+	returned = true
+	return secured, err
+}
+
+func (p *Pool) dial(ctx context.Context, to *Destination) (net.Conn, error) {
+	if !to.Inner {
+		return p.config.Dial(ctx, to.Address)
+	}
+	conn, err := p.config.DialInner(ctx, to.Address, to.From)
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Reuse takes a connection that no request uses, or nil.
+func (p *Pool) Reuse(to *Destination) *Conn {
+	c := p.take(to.place())
+	if c != nil && c.inner != nil {
+		c.inner.Carry(to.From)
+	}
+	return c
+}
+
+// Dial is a Config.Dial from this process's network namespace.
+func Dial(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", endpoint.String())
+}
