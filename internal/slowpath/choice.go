@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
 // chooseCluster takes one of the route's clusters, before anything of the request is changed.
@@ -53,8 +54,8 @@ func drawOf(values []string, chance uint64) uint64 {
 }
 
 // noCluster answers a request whose cluster does not exist.
-func (x *exchange) noCluster() localAnswer {
-	a := ReplyNoCluster.localAnswer()
-	a.status = cmp.Or(x.route.NotFound, a.status)
+func (x *exchange) noCluster() reply.Answer {
+	a := ReplyNoCluster.answer()
+	a.Status = cmp.Or(x.route.NotFound, a.Status)
 	return a
 }

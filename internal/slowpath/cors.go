@@ -8,18 +8,19 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
 // preflight looks at where a request comes from (Fetch standard, CORS protocol), and answers one that only asks
 // what would be allowed.
-func (x *exchange) preflight() (answer localAnswer, ok bool) {
+func (x *exchange) preflight() (answer reply.Answer, ok bool) {
 	policy := x.filters().CORS
 	if policy == nil || !policy.Enabled.Holds(rand.Uint64()) {
-		return localAnswer{}, false
+		return reply.Answer{}, false
 	}
 	origin := first(x.requestValues("origin"))
 	if origin == "" {
-		return localAnswer{}, false
+		return reply.Answer{}, false
 	}
 	allowed := policy.Allows(origin)
 	if allowed {
@@ -27,9 +28,9 @@ func (x *exchange) preflight() (answer localAnswer, ok bool) {
 	}
 	asks := x.head.Method == http.MethodOptions && first(x.requestValues("access-control-request-method")) != ""
 	if !asks || !allowed && !policy.AnswerAll {
-		return localAnswer{}, false
+		return reply.Answer{}, false
 	}
-	return localAnswer{status: http.StatusOK, fields: x.allowances(policy), asIs: true}, true
+	return reply.Answer{Status: http.StatusOK, Fields: x.allowances(policy), AsIs: true}, true
 }
 
 // allowances are what only a preflight is told. As in Envoy "*" alone allows what it asks for, with credentials or without.

@@ -239,11 +239,11 @@ func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.pend
 func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	view.KeepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
-	a := reply.localAnswer()
+	a := reply.answer()
 	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
-		a.fields = dressed(table.Hop, a.fields)
+		a.Fields = dressed(table.Hop, a.Fields)
 	}
-	if a.write(d.out, view) != nil {
+	if a.Write(d.out, view) != nil {
 		_ = d.conn.Close()
 		return
 	}

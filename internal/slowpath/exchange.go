@@ -22,6 +22,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
@@ -156,7 +157,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	cluster := x.proxy.config.Cluster(x.cluster)
 	if cluster == nil {
 		claim.unused()
-		return x.respond(x.noCluster())
+		return x.respond(x.noCluster(), ReplyNoCluster.Flag())
 	}
 	x.announceTimeout()
 	x.announceAttempt() // which changes of headers may name
@@ -212,8 +213,8 @@ func (x *exchange) clientGone() (bool, error) {
 	return false, nil
 }
 
-func (x *exchange) responding(a localAnswer) func() (bool, error) {
-	return func() (bool, error) { return x.respond(a) }
+func (x *exchange) responding(a reply.Answer) func() (bool, error) {
+	return func() (bool, error) { return x.respond(a, FlagNone) }
 }
 
 // forward has an endpoint of the cluster answer, the claimed one if there is a claim.
@@ -665,33 +666,34 @@ func (x *exchange) fail(failure LocalReply) (bool, error) {
 // answer writes a local reply and keeps the connection if it can.
 func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.KeepAlive = x.view.KeepAlive && reply != ReplyBadRequest
-	a := reply.localAnswer()
-	a.asIs = x.isLocal()
-	a.status = x.sticky.status(reply, a.status)
+	a := reply.answer()
+	a.AsIs = x.isLocal()
+	a.Status = x.sticky.status(reply, a.Status)
 	if reply == ReplyOverflow && (x.hop == nil || !x.hop.SuppressEnvoyHeaders) {
-		a.fields = append(a.fields, field{Name: []byte("x-envoy-overloaded"), Value: []byte("true")})
+		a.Fields = append(a.Fields, field{Name: []byte("x-envoy-overloaded"), Value: []byte("true")})
 	}
 	if x.retries != nil && x.attempts > 1 {
-		a.body = strings.Replace(a.body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy
+		a.Body = strings.Replace(a.Body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy
 	}
-	return x.respond(a)
+	return x.respond(a, reply.Flag())
 }
 
 // isLocal reports a route that answers by itself. As in Envoy it changes that answer only.
 func (x *exchange) isLocal() bool { return x.route != nil && x.route.IsLocal() }
 
 // respond writes an answer of our own and keeps the connection if it can.
-func (x *exchange) respond(a localAnswer) (bool, error) {
+func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
+	x.view.KeepAlive = x.view.KeepAlive && !a.Close
 	x.view.KeepAlive = x.mayKeep()
-	if !a.asIs {
-		a.fields = x.changeResponse(&formatResponse{a.status, true, a.fields})
+	if !a.AsIs {
+		a.Fields = x.changeResponse(&formatResponse{a.Status, true, a.Fields})
 	}
-	a.fields = x.leaveHop(x.keepSession(x.allowOrigin(a.fields)))
-	x.finish(a.status, a.flag)
+	a.Fields = x.leaveHop(x.keepSession(x.allowOrigin(a.Fields)))
+	x.finish(a.Status, flag)
 	if x.isGRPC() {
-		a = a.asGRPC(x.view.Method)
+		a = a.ForGRPC(x.view.Method)
 	}
-	if err := a.write(x.out, x.view); err != nil {
+	if err := a.Write(x.out, x.view); err != nil {
 		_ = x.conn.Close()
 		return false, nil // the client went away
 	}

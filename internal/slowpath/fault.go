@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
@@ -30,7 +31,7 @@ func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error)
 	if !aborts {
 		return false, false, nil
 	}
-	keep, err = x.respond(localAnswer{status: fault.Status, flag: FlagFaultInjected, body: fault.Body, asIs: x.isLocal()})
+	keep, err = x.respond(reply.Answer{Status: fault.Status, Body: fault.Body, AsIs: x.isLocal()}, FlagFaultInjected)
 	return true, keep, err
 }
 

@@ -17,7 +17,7 @@ func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
 		switch f {
 		case model.FilterCORS:
 			if answer, ok := x.preflight(); ok {
-				keep, err = x.respond(answer)
+				keep, err = x.respond(answer, FlagNone)
 				return true, keep, err
 			}
 		case model.FilterFault:

@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
 // Headers by which a client could tell a proxy what to do, or what it has done.
@@ -40,14 +41,13 @@ const requestID = "x-request-id"
 
 // enterHop gives a request what Envoy's connection manager does before it looks for a route. ok is false for one that it
 // refuses: a target of https over a connection that is none.
-func (x *exchange) enterHop() (answer localAnswer, ok bool) {
+func (x *exchange) enterHop() (answer reply.Answer, ok bool) {
 	if x.hop == nil {
-		return localAnswer{}, true
+		return reply.Answer{}, true
 	}
 	hop := x.hop
 	if hop.UseRemoteAddress && hop.TrustedHops == 0 && ascii.EqualFold(x.head.Scheme, "https") {
-		x.view.KeepAlive = false
-		return localAnswer{status: http.StatusForbidden, body: "Forbidden"}, false
+		return reply.Answer{Status: http.StatusForbidden, Body: "Forbidden", Close: true}, false
 	}
 	x.entered = true
 	fields := slices.DeleteFunc(h1.EndToEnd(x.head.Fields), func(f field) bool {
@@ -65,7 +65,7 @@ func (x *exchange) enterHop() (answer localAnswer, ok bool) {
 		fields = identified(hop, fields)
 	}
 	x.head.Fields = fields
-	return localAnswer{}, true
+	return reply.Answer{}, true
 }
 
 // identified sees to it that a request has an X-Request-ID.

@@ -4,18 +4,34 @@ package slowpath
 
 import (
 	"cmp"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
+// routeAnswer is what a route answers where it asks no endpoint.
+func (x *exchange) routeAnswer() reply.Answer {
+	direct := x.route.Direct
+	if direct == nil {
+		return x.redirect(x.route.Redirect)
+	}
+	a := reply.Answer{Status: direct.Status, Body: direct.Body}
+	if a.Status == http.StatusCreated || a.Status/100 == 3 {
+		// As in Envoy the client is told the address that it asked for.
+		a.Fields = x.redirect(&model.Redirect{}).Fields
+	}
+	return a
+}
+
 // redirect is the answer of a route with that action.
-func (x *exchange) redirect(r *model.Redirect) localAnswer {
+func (x *exchange) redirect(r *model.Redirect) reply.Answer {
 	location := x.location(r)
 	x.rewritePath(r.Rewrite) // which response headers may name
-	return localAnswer{status: r.Status, fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
+	return reply.Answer{Status: r.Status, Fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
 }
 
 // location is where the client is sent: what the action does not set stays as in
@@ -29,6 +45,11 @@ func (x *exchange) location(r *model.Redirect) string {
 		host = hostFor(x.head.Authority, scheme, x.forwardedProto(), port != "")
 	}
 	return scheme + "://" + host + port + locationPath(x.pace, x.route, r, x.head.Path)
+}
+
+// isGRPC reports a request of gRPC. One whose head could not be read is none.
+func (x *exchange) isGRPC() bool {
+	return model.IsGRPC(x.head.Values("content-type"))
 }
 
 // scheme is ":scheme" of the request.

@@ -250,7 +250,7 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	}
 	reply := r.classify(ctx, err)
 	r.result.Status, r.result.Flag = reply.Status(), reply.Flag()
-	if werr := reply.localAnswer().write(r.out, r.view); werr != nil {
+	if werr := reply.answer().Write(r.out, r.view); werr != nil {
 		_ = r.client.Close()
 		return errors.Join(err, werr)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
 // LocalReply is an answer of the proxy itself, in Envoy's words.
@@ -105,6 +106,11 @@ func (r LocalReply) Status() int { return replies[r].status }
 // Flag is the reply's Envoy response flag.
 func (r LocalReply) Flag() Flag { return replies[r].flag }
 
+// answer is the reply in full.
+func (r LocalReply) answer() reply.Answer {
+	return reply.Answer{Status: replies[r].status, Body: replies[r].body}
+}
+
 // ReplyTo is what a local reply depends on.
 type ReplyTo struct {
 	// Head: the request was a HEAD, the answer to which has no body.
@@ -122,7 +128,7 @@ func (p *Proxy) Reply(conn net.Conn, kind LocalReply, to ReplyTo) (n uint64, err
 	if to.Head {
 		view.Method = http.MethodHead
 	}
-	err = kind.localAnswer().write(w, view)
+	err = kind.answer().Write(w, view)
 	n = w.Sent()
 	p.counters.sent.Add(n)
 	return n, err

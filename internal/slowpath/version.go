@@ -6,31 +6,27 @@ import (
 	"net/http"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
 // checkVersion does what the listener says of HTTP/1.0 (Http1ProtocolOptions). A request that names no host gets the default one, so that
 // all requests have one from here on. ok is false for a request that is refused; as in Envoy its connection closes.
-func (x *exchange) checkVersion() (answer localAnswer, ok bool) {
+func (x *exchange) checkVersion() (answer reply.Answer, ok bool) {
 	if !x.head.HTTP10 {
-		return localAnswer{}, true
+		return reply.Answer{}, true
 	}
 	var rule model.HTTP10
 	if table, found := x.proxy.config.Table(x.session.Listener); found {
 		rule = table.HTTP10
 	}
 	if !rule.Accept {
-		return x.refuseVersion(http.StatusUpgradeRequired)
+		return reply.Answer{Status: http.StatusUpgradeRequired, Close: true}, false
 	}
 	if x.head.Authority == "" {
 		x.head.Authority = rule.DefaultHost
 	}
 	if x.head.Authority == "" {
-		return x.refuseVersion(http.StatusBadRequest)
+		return reply.Answer{Status: http.StatusBadRequest, Close: true}, false
 	}
-	return localAnswer{}, true
-}
-
-func (x *exchange) refuseVersion(status int) (localAnswer, bool) {
-	x.view.KeepAlive = false
-	return localAnswer{status: status}, false
+	return reply.Answer{}, true
 }

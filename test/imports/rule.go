@@ -112,6 +112,7 @@ var slowpathLayers = map[string][]string{
 	"h1":       {"buffers"},
 	"conns":    {"h1"},
 	"opening":  nil,
+	"reply":    {"h1"},
 	"policy":   nil,
 	"watchdog": nil,
 }

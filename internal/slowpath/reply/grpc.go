@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package reply
 
 import (
 	"net/http"
@@ -9,25 +9,21 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// isGRPC reports a request of gRPC. One whose head could not be read is none.
-func (x *exchange) isGRPC() bool {
-	return model.IsGRPC(x.head.Values("content-type"))
-}
-
-// asGRPC is an answer of our own in the form that a client of gRPC reads: with status 200, and gRPC's status and message in the head (gRPC
+// ForGRPC is an answer of our own in the form that a client of gRPC reads: with status 200, and gRPC's status and message in the head (gRPC
 // over HTTP/2, "Trailers-Only"). Envoy does the same over HTTP/1.1 (Http::Utility::encodeLocalReply).
-func (a localAnswer) asGRPC(method string) localAnswer {
-	a.fields = slices.DeleteFunc(slices.Clone(a.fields), func(f field) bool { return ascii.EqualFold(string(f.Name), "content-type") })
-	a.fields = append(a.fields,
-		field{Name: []byte("Content-Type"), Value: []byte(model.GRPCContentType)},
-		field{Name: []byte("grpc-status"), Value: strconv.AppendInt(nil, int64(grpcStatus(a.status)), 10)})
-	if a.body != "" && method != http.MethodHead {
-		a.fields = append(a.fields, field{Name: []byte("grpc-message"), Value: []byte(percentEncoded(a.body))})
+func (a Answer) ForGRPC(method string) Answer {
+	a.Fields = slices.DeleteFunc(slices.Clone(a.Fields), func(f head.Field) bool { return ascii.EqualFold(string(f.Name), "content-type") })
+	a.Fields = append(a.Fields,
+		head.Field{Name: []byte("Content-Type"), Value: []byte(model.GRPCContentType)},
+		head.Field{Name: []byte("grpc-status"), Value: strconv.AppendInt(nil, int64(grpcStatus(a.Status)), 10)})
+	if a.Body != "" && method != http.MethodHead {
+		a.Fields = append(a.Fields, head.Field{Name: []byte("grpc-message"), Value: []byte(percentEncoded(a.Body))})
 	}
-	a.status, a.body = http.StatusOK, ""
+	a.Status, a.Body = http.StatusOK, ""
 	return a
 }
 
