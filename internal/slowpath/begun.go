@@ -88,22 +88,22 @@ func (x *exchange) goOnWith(b *Begun) {
 	if b == nil {
 		return
 	}
-	x.begun, x.began, x.attempt = b, b.Began, b.Attempt
+	x.begun, x.Began, x.attempt = b, b.Began, b.Attempt
 }
 
 // adopt finds the share of the route that the attempt was sent to. Where the configuration has changed meanwhile, and no share leads there, the
 // attempt's outcome stays, whatever it is.
 func (x *exchange) adopt(reply LocalReply) {
 	a := x.attempt
-	if reply == noReply && !x.route.IsLocal() {
+	if reply == noReply && !x.Route.IsLocal() {
 		claim := &Claim{Cluster: a.Cluster, Endpoint: a.Endpoint}
-		if share := claim.share(x.route, x.share); share != nil {
-			x.share, x.target = share, a.Cluster
+		if share := claim.share(x.Route, x.Share); share != nil {
+			x.Share, x.Target = share, a.Cluster
 			return
 		}
 	}
-	x.route = &model.Route{Clusters: []model.WeightedCluster{{Name: a.Cluster}}}
-	x.share, x.target = &x.route.Clusters[0], a.Cluster
+	x.Route = &model.Route{Clusters: []model.WeightedCluster{{Name: a.Cluster}}}
+	x.Share, x.Target = &x.Route.Clusters[0], a.Cluster
 }
 
 // enterCluster passes the cluster's circuit breakers, or takes the place that the attempt has behind them.
@@ -119,18 +119,18 @@ func (x *exchange) resume() (*h1.Response, error) {
 	a := x.attempt
 	x.readBegun()
 	x.attempt, a.taken = nil, true
-	x.endpoint, x.address = a.Endpoint, a.Endpoint.Address()
-	x.attempts++
+	x.endpoint, x.Address = a.Endpoint, a.Endpoint.Address()
+	x.Attempts++
 	x.sentSome = true
 	if a.Conn == nil {
 		return nil, errLost
 	}
 	kept := a.OnLoss(func() { x.cancel(ErrClientGone) })
-	x.use(conns.Lent(a.Conn, x.address, func(reusable bool, received uint64, withheld bool) {
+	x.use(conns.Lent(a.Conn, x.Address, func(reusable bool, received uint64, withheld bool) {
 		kept()
 		a.End(AttemptEnd{reusable, received, withheld})
 	}))
-	return x.upstream.Responses.Final(x.head.Method, x.passInterim)
+	return x.upstream.Responses.Final(x.Head.Method, x.passInterim)
 }
 
 // readBegun reads the request's body, which is in memory.
@@ -149,7 +149,7 @@ func (x *exchange) readBegun() {
 // sentAnew reports whether the request was sent by the proxy.
 func (x *exchange) sentAnew() bool {
 	if x.begun != nil && x.begun.Attempt != nil {
-		return x.attempts > 1
+		return x.Attempts > 1
 	}
-	return x.attempts > 0
+	return x.Attempts > 0
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
@@ -18,7 +19,7 @@ func (x *exchange) preflight() (answer reply.Answer, ok bool) {
 	if policy == nil || !policy.Enabled.Holds(rand.Uint64()) {
 		return reply.Answer{}, false
 	}
-	origin := first(x.requestValues("origin"))
+	origin := headers.First(x.Values("origin"))
 	if origin == "" {
 		return reply.Answer{}, false
 	}
@@ -26,7 +27,7 @@ func (x *exchange) preflight() (answer reply.Answer, ok bool) {
 	if allowed {
 		x.cors, x.origin = policy, origin
 	}
-	asks := x.head.Method == http.MethodOptions && first(x.requestValues("access-control-request-method")) != ""
+	asks := x.Head.Method == http.MethodOptions && headers.First(x.Values("access-control-request-method")) != ""
 	if !asks || !allowed && !policy.AnswerAll {
 		return reply.Answer{}, false
 	}
@@ -40,7 +41,7 @@ func (x *exchange) allowances(p *model.CORS) (fields []field) {
 		switch value {
 		case "":
 		case "*":
-			add(name, first(x.requestValues(asked)))
+			add(name, headers.First(x.Values(asked)))
 		default:
 			add(name, value)
 		}
@@ -53,7 +54,7 @@ func (x *exchange) allowances(p *model.CORS) (fields []field) {
 	if p.MaxAge != "" {
 		add("access-control-max-age", p.MaxAge)
 	}
-	if p.PrivateNetwork && first(x.requestValues("access-control-request-private-network")) == "true" {
+	if p.PrivateNetwork && headers.First(x.Values("access-control-request-private-network")) == "true" {
 		add("access-control-allow-private-network", "true")
 	}
 	return fields
@@ -65,7 +66,7 @@ func (x *exchange) allowOrigin(fields []field) []field {
 		return fields
 	}
 	set := func(name, value string) {
-		fields = append(without(h1.EndToEnd(fields), name), field{Name: []byte(name), Value: []byte(value)})
+		fields = append(headers.Without(h1.EndToEnd(fields), name), field{Name: []byte(name), Value: []byte(value)})
 	}
 	set("access-control-allow-origin", x.origin)
 	if x.cors.Credentials {

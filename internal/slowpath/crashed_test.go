@@ -419,7 +419,7 @@ func TestPanicOfTheTimeOfAnAttemptEndsTheRequest(t *testing.T) {
 	defer client.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	x := &exchange{downstream: &downstream{proxy: &Proxy{config: Config{Crashes: log}}, conn: server}, ctx: ctx, cancel: cancel, tryCtx: ctx, cancelTry: cancel, whole: make(chan struct{})}
-	x.route = &model.Route{Retry: &model.Retry{PerTry: 1}}
+	x.Route = &model.Route{Retry: &model.Retry{PerTry: 1}}
 	x.watchdog = watchdog.Start(server, bufio.NewReader(server), patience, nil, cancel, log)
 	defer x.watchdog.Stop()
 	close(x.whole)

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // source is the client's side as a stream: bytes already read first, then the
@@ -241,7 +242,7 @@ func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
 	a := reply.answer()
 	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
-		a.Fields = dressed(table.Hop, a.Fields)
+		a.Fields = headers.FinishOwn(table.Hop, a.Fields)
 	}
 	if a.Write(d.out, view) != nil {
 		_ = d.conn.Close()

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
@@ -29,10 +30,9 @@ import (
 // exchange is one request and its response.
 type exchange struct {
 	*downstream
-	head  head.Head
-	body  *h1.RequestBody // nil: the request has none
-	view  h1.ClientView
-	began time.Time
+	headers.Request
+	body *h1.RequestBody // nil: the request has none
+	view h1.ClientView
 	// next is set when the request has been answered and read out, and the connection is kept.
 	next *boundary
 
@@ -40,24 +40,15 @@ type exchange struct {
 	cancel   context.CancelCauseFunc // of ctx
 	watchdog *watchdog.Watchdog
 
-	table          *model.RouteTable // nil where no route is looked for
-	route          *model.Route
-	hop            *model.Hop             // of the table; nil adds no headers
-	entered        bool                   // the hop has changed the request
-	client         netip.AddrPort         // that it is said to come from; the zero value where there is no hop
-	readAfter      atomic.Int64           // since began, in nanoseconds, when the request had been read whole; 0: it has not
-	draw           uint64                 // decides by chance where match and weights ask for it
-	steps          int                    // of work since the turn was given up
-	share          *model.WeightedCluster // of the route; nil where there is none
-	target         string                 // the cluster that share means; empty where a header names none
-	cluster        string                 // that the request is counted for
-	cors           *model.CORS            // allows origin to read the response; nil: there is nothing to allow
+	readAfter      atomic.Int64 // since began, in nanoseconds, when the request had been read whole; 0: it has not
+	steps          int          // of work since the turn was given up
+	cluster        string       // that the request is counted for
+	cors           *model.CORS  // allows origin to read the response; nil: there is nothing to allow
 	origin         string
 	connectTimeout time.Duration
 	connections    model.UpstreamLimits // of the cluster
 	maxAttempt     time.Duration        // likewise; 0: none
 	endpoint       Picked               // in use
-	address        netip.AddrPort       // of the last endpoint used
 	upstream       *conns.Conn          // in use
 	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is. Of the attempt
 	// before, a goroutine of senders may still wait for the client.
@@ -71,9 +62,8 @@ type exchange struct {
 	replay  *h1.Replay
 	// bodySource is where the last attempt has the body from.
 	bodySource h1.BodySource
-	// attempts so far. tryCtx is that of the last one, which cancelTry ends, and headArrived says that it is answered; nil where
+	// tryCtx is that of the last attempt, which cancelTry ends, and headArrived says that it is answered; nil where
 	// nothing limits a single one.
-	attempts    int
 	tryCtx      context.Context
 	cancelTry   context.CancelCauseFunc
 	headArrived func()
@@ -127,7 +117,11 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 		return nil, nil
 	}
 	d.requests++
-	x := &exchange{downstream: d, head: h, body: d.bodyOf(&h, end), view: view, began: time.Now()}
+	x := &exchange{
+		downstream: d, body: d.bodyOf(&h, end), view: view,
+		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.proxy.config.Cluster},
+	}
+	x.Pacer = x
 	if d.requests == 1 {
 		x.goOnWith(d.session.Begun)
 	}
@@ -147,22 +141,22 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return answer()
 	}
-	if share := claim.share(x.route, x.share); share != nil {
-		x.share, x.target = share, claim.Cluster
+	if share := claim.share(x.Route, x.Share); share != nil {
+		x.Share, x.Target = share, claim.Cluster
 	} else {
 		claim.unused()
 		claim = nil
 	}
-	x.cluster = x.target
+	x.cluster = x.Target
 	cluster := x.proxy.config.Cluster(x.cluster)
 	if cluster == nil {
 		claim.unused()
 		return x.respond(x.noCluster(), ReplyNoCluster.Flag())
 	}
-	x.announceTimeout()
-	x.announceAttempt() // which changes of headers may name
-	x.changeRequest()
-	if !x.rewrite() {
+	x.AnnounceTimeout()
+	x.AnnounceAttempt() // which changes of headers may name
+	x.ChangeRequest()
+	if !x.Rewrite() {
 		claim.unused()
 		return x.answer(ReplyBadRequest)
 	}
@@ -171,7 +165,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 
 // ownAnswer routes the request, and returns how to answer it where that asks no endpoint; nil: one is to be asked.
 func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
-	x.table = x.routeTable()
+	x.Table = x.routeTable()
 	if refusal, ok := x.checkNames(); !ok {
 		return x.responding(refusal)
 	}
@@ -181,7 +175,7 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	if refusal, ok := x.normalizePath(); !ok {
 		return x.responding(refusal)
 	}
-	if refusal, ok := x.enterHop(); !ok {
+	if refusal, ok := x.ReceiveRequest(); !ok {
 		return x.responding(refusal)
 	}
 	reply := x.match()
@@ -200,8 +194,8 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	if reply != noReply {
 		return func() (bool, error) { return x.answer(reply) }
 	}
-	if x.route.IsLocal() {
-		return x.responding(x.routeAnswer())
+	if x.Route.IsLocal() {
+		return x.responding(x.RouteAnswer())
 	}
 	return nil
 }
@@ -228,12 +222,12 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.Fields = x.setCookies(x.addServiceTime(resp.Fields))
-	resp.Fields = x.leaveHop(x.keepSession(x.allowOrigin(x.changeResponse(&formatResponse{status: resp.Status, fields: resp.Fields}))))
+	resp.Fields = x.setCookies(x.AddServiceTime(resp.Fields, time.Duration(x.readAfter.Load())))
+	resp.Fields = x.FinishResponse(x.keepSession(x.allowOrigin(x.ChangeResponse(resp.Status, false, resp.Fields))))
 	switch {
 	case resp.Status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
-	case x.head.Connect() && resp.Status < http.StatusMultipleChoices:
+	case x.Head.Connect() && resp.Status < http.StatusMultipleChoices:
 		return x.switchTo(resp)
 	}
 	return x.relay(resp)
@@ -253,12 +247,12 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 // idleLimit is the longest time without progress.
 func (x *exchange) idleLimit() time.Duration {
 	switch {
-	case x.route == nil || x.route.Idle == 0:
+	case x.Route == nil || x.Route.Idle == 0:
 		return x.proxy.config.Limits.StreamIdle
-	case x.route.Idle < 0:
+	case x.Route.Idle < 0:
 		return math.MaxInt64
 	}
-	return x.route.Idle
+	return x.Route.Idle
 }
 
 // unused gives a claim back.
@@ -292,7 +286,7 @@ func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.W
 // routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".
 func (x *exchange) routeTable() *model.RouteTable {
 	table, ok := x.proxy.config.Table(x.session.Listener)
-	if !ok || x.head.Path == "*" {
+	if !ok || x.Head.Path == "*" {
 		return nil
 	}
 	return table
@@ -304,8 +298,8 @@ func (x *exchange) letWork() (gone bool) {
 	return x.session.Gone != nil && x.session.Gone()
 }
 
-// pace is that of work which is done to its end: others have their turn meanwhile.
-func (x *exchange) pace(steps int) bool {
+// Pace implements headers.Pacer. It is that of work which is done to its end: others have their turn meanwhile.
+func (x *exchange) Pace(steps int) bool {
 	x.steps += steps
 	if x.steps >= stretch {
 		x.steps = 0
@@ -319,67 +313,34 @@ const stretch = 1 << 15
 
 func (x *exchange) find(r *model.Request) *model.Route {
 	if match := x.proxy.config.Match; match != nil {
-		return match(x.table, r, x.letWork)
+		return match(x.Table, r, x.letWork)
 	}
-	return x.table.Match(r)
+	return x.Table.Match(r)
 }
 
 // match finds the request's route, and asks whether it allows what the request
 // wants to switch to.
 func (x *exchange) match() LocalReply {
-	if x.table == nil {
+	if x.Table == nil {
 		return ReplyNoRoute
 	}
-	onward := x.changeHost(x.table.Host)
-	x.draw = cmp.Or(x.session.Draw, rand.Uint64())
+	onward := x.ChangeHost(x.Table.Host)
+	x.Draw = cmp.Or(x.session.Draw, rand.Uint64())
 	x.session.Draw = 0
-	asked := x.asked()
-	x.route = x.find(&asked)
-	x.head.Authority = onward
-	if x.route == nil {
+	asked := x.Asked()
+	x.Route = x.find(&asked)
+	x.Head.Authority = onward
+	if x.Route == nil {
 		return ReplyNoRoute
 	}
-	if !x.route.IsLocal() {
+	if !x.Route.IsLocal() {
 		x.chooseCluster()
 	}
 	switch {
-	case x.head.Upgrade && !x.route.Allows(x.head.Protocol), x.head.Connect() && !x.route.Allows(model.UpgradeConnect):
+	case x.Head.Upgrade && !x.Route.Allows(x.Head.Protocol), x.Head.Connect() && !x.Route.Allows(model.UpgradeConnect):
 		return ReplyUpgradeRefused
 	}
 	return noReply
-}
-
-// valuesAsked are those of a header. What the request switches to is known by now, and a hop has taken Connection out.
-func (x *exchange) valuesAsked(name string) []string {
-	switch {
-	case name != "connection" && name != "upgrade":
-		return x.head.Values(name)
-	case !x.head.Upgrade:
-		return nil
-	case name == "connection":
-		return []string{"upgrade"}
-	}
-	return []string{x.head.Protocol}
-}
-
-// asked is the request as routes see it.
-func (x *exchange) asked() model.Request {
-	return model.Request{
-		Authority: x.head.Authority, Path: x.head.Path, Method: x.head.Method, Connect: x.head.Connect(),
-		Scheme: x.scheme(),
-		Values: x.valuesAsked, Draw: x.draw,
-	}
-}
-
-// changeHost gives the request the host that routes see, and returns the one that
-// endpoints get: as in Envoy the target of CONNECT keeps its port.
-func (x *exchange) changeHost(rule model.HostRule) (onward string) {
-	given := x.head.Authority
-	x.head.Authority = rule.Apply(given)
-	if x.head.Connect() {
-		return model.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
-	}
-	return x.head.Authority
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking
@@ -397,15 +358,21 @@ func (x *exchange) beginBody() {
 		x.watchdog.RequestRead(timeout)
 	}
 	x.watchdog.RequestUnread()
-	if x.head.ExpectContinue {
+	if x.Head.ExpectContinue {
 		_ = x.out.Informational(http.StatusContinue, nil)
 	}
+}
+
+// noteRead notes when the request has been read whole.
+func (x *exchange) noteRead() {
+	x.readAfter.Store(max(int64(time.Since(x.Began)), 1))
+	close(x.whole)
 }
 
 // exchange has the request answered by an endpoint, when the cluster's circuit breakers let it pass. It counts until leave is called,
 // between attempts as well.
 func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response, LocalReply) {
-	x.admitted = x.proxy.breakers.Admission(x.cluster, x.route.Priority, cluster)
+	x.admitted = x.proxy.breakers.Admission(x.cluster, x.Route.Priority, cluster)
 	if x.admitted.NoPools() && x.attempt == nil {
 		claim.unused()
 		return nil, ReplyNoHealthyUpstream
@@ -432,7 +399,7 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 	if x.fails && claim == nil && !cluster.FollowsClient() {
 		return nil, ReplyNoHealthyUpstream
 	}
-	if x.route.Retry != nil || x.attempt != nil {
+	if x.Route.Retry != nil || x.attempt != nil {
 		return x.retrying(claim)
 	}
 	return x.roundTrip(claim)
@@ -441,10 +408,10 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 // timeLeft is what the route's timeout leaves from the end of the request on; 0 is no bound.
 func (x *exchange) timeLeft() time.Duration {
 	switch {
-	case x.head.Connect():
+	case x.Head.Connect():
 		return 0
 	case x.begun == nil:
-		return x.route.Timeout
+		return x.Route.Timeout
 	}
 	return x.begun.timeLeft()
 }
@@ -474,9 +441,9 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 		if x.circles() {
 			return nil, ReplyOverflow
 		}
-		x.address = x.endpoint.Address()
-		x.attempts++
-		resp, err := x.send(x.address)
+		x.Address = x.endpoint.Address()
+		x.Attempts++
+		resp, err := x.send(x.Address)
 		if err == nil {
 			return resp, noReply
 		}
@@ -486,7 +453,7 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.Started() {
 			return nil, failure
 		}
-		tried = append(tried, x.address)
+		tried = append(tried, x.Address)
 	}
 }
 
@@ -538,7 +505,7 @@ func (x *exchange) classify(err error) LocalReply {
 
 // byRequest chooses a reply: whether the request was still coming.
 func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
-	if x.head.Connect() || x.body != nil && !x.body.Whole() {
+	if x.Head.Connect() || x.body != nil && !x.body.Whole() {
 		return coming
 	}
 	return read
@@ -548,7 +515,7 @@ func (x *exchange) byRequest(coming, read LocalReply) LocalReply {
 func (x *exchange) relay(resp *h1.Response) (bool, error) {
 	x.view.KeepAlive = x.mayKeep()
 	// Bytes behind a refused CONNECT may be the payload's, and the endpoint may have taken the body of a refused upgrade for what is none.
-	keep := resp.KeepAlive && !x.head.Connect() && (!x.head.Upgrade || x.body == nil)
+	keep := resp.KeepAlive && !x.Head.Connect() && (!x.Head.Upgrade || x.body == nil)
 	f, err := x.out.Relay(resp, &x.view, x.watchdog.Progress, func() {
 		if x.sending == nil { // otherwise the client would wait for its own body
 			x.endUpstream(keep)
@@ -578,7 +545,7 @@ func (x *exchange) closeOrKeep() (bool, error) {
 		return false, crash.Err
 	case x.view.KeepAlive && x.readOut():
 		return true, nil
-	case !x.head.KeepAlive && (x.body == nil || x.body.Whole()) && x.buffered() == 0:
+	case !x.Head.KeepAlive && (x.body == nil || x.body.Whole()) && x.buffered() == 0:
 		_ = x.conn.Close() // the client sends nothing more
 	default:
 		x.linger()
@@ -669,28 +636,28 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	a := reply.answer()
 	a.AsIs = x.isLocal()
 	a.Status = x.sticky.status(reply, a.Status)
-	if reply == ReplyOverflow && (x.hop == nil || !x.hop.SuppressEnvoyHeaders) {
+	if reply == ReplyOverflow && (x.EnvoyHeaders == nil || !x.EnvoyHeaders.SuppressEnvoyHeaders) {
 		a.Fields = append(a.Fields, field{Name: []byte("x-envoy-overloaded"), Value: []byte("true")})
 	}
-	if x.retries != nil && x.attempts > 1 {
+	if x.retries != nil && x.Attempts > 1 {
 		a.Body = strings.Replace(a.Body, resetReason, "retried and the latest "+resetReason, 1) // as Envoy
 	}
 	return x.respond(a, reply.Flag())
 }
 
 // isLocal reports a route that answers by itself. As in Envoy it changes that answer only.
-func (x *exchange) isLocal() bool { return x.route != nil && x.route.IsLocal() }
+func (x *exchange) isLocal() bool { return x.Route != nil && x.Route.IsLocal() }
 
 // respond writes an answer of our own and keeps the connection if it can.
 func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
 	x.view.KeepAlive = x.view.KeepAlive && !a.Close
 	x.view.KeepAlive = x.mayKeep()
 	if !a.AsIs {
-		a.Fields = x.changeResponse(&formatResponse{a.Status, true, a.Fields})
+		a.Fields = x.ChangeResponse(a.Status, true, a.Fields)
 	}
-	a.Fields = x.leaveHop(x.keepSession(x.allowOrigin(a.Fields)))
+	a.Fields = x.FinishResponse(x.keepSession(x.allowOrigin(a.Fields)))
 	x.finish(a.Status, flag)
-	if x.isGRPC() {
+	if x.IsGRPC() {
 		a = a.ForGRPC(x.view.Method)
 	}
 	if err := a.Write(x.out, x.view); err != nil {
@@ -703,7 +670,7 @@ func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
 // finish counts and reports the request.
 func (x *exchange) finish(status int, flag Flag) {
 	x.proxy.finish(Report{
-		Listener: x.session.Listener, Cluster: x.cluster, Endpoint: x.address,
-		Status: status, Flag: flag, Duration: time.Since(x.began), Begun: x.begun != nil, Sent: x.sentAnew(),
+		Listener: x.session.Listener, Cluster: x.cluster, Endpoint: x.Address,
+		Status: status, Flag: flag, Duration: time.Since(x.Began), Begun: x.begun != nil, Sent: x.sentAnew(),
 	})
 }

@@ -18,7 +18,7 @@ func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error)
 	if fault == nil {
 		return false, false, nil
 	}
-	if asked := x.asked(); !fault.Concerns(&asked, x.target) {
+	if asked := x.Asked(); !fault.Concerns(&asked, x.Target) {
 		return false, false, nil
 	}
 	aborts := fault.Status != 0 && fault.AbortShare.Holds(rand.Uint64())

@@ -10,10 +10,10 @@ import (
 
 // filter passes a request through what stands before the router. done: it has been answered.
 func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
-	if x.table == nil {
+	if x.Table == nil {
 		return false, false, nil
 	}
-	for _, f := range x.table.Filters {
+	for _, f := range x.Table.Filters {
 		switch f {
 		case model.FilterCORS:
 			if answer, ok := x.preflight(); ok {
@@ -34,10 +34,10 @@ func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
 // filters are those of the request's cluster, or of its route, or for requests that have none.
 func (x *exchange) filters() model.RouteFilters {
 	switch {
-	case x.route == nil:
-		return model.RouteFilters{Fault: x.table.Fault}
-	case x.share != nil && x.share.Filters != nil:
-		return *x.share.Filters
+	case x.Route == nil:
+		return model.RouteFilters{Fault: x.Table.Fault}
+	case x.Share != nil && x.Share.Filters != nil:
+		return *x.Share.Filters
 	}
-	return x.route.Filters
+	return x.Route.Filters
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // hashRequest finds out which endpoint of the cluster is the request's, if it is a matter of hashes; without one any is. As in Envoy
@@ -17,22 +18,22 @@ func (x *exchange) hashRequest(c *model.Cluster) {
 	if !c.Policy.Hashes() {
 		return
 	}
-	policies := x.route.Hash
+	policies := x.Route.Hash
 	if len(c.Hashing.Policies) > 0 {
 		policies = c.Hashing.Policies
 	}
 	if len(policies) == 0 {
 		return
 	}
-	asked := x.asked()
-	if hash, ok := policies.Hash(&asked, model.HashSource{IP: x.sourceIP(), NewCookie: x.newCookie, Pace: x.pace}); ok {
+	asked := x.Asked()
+	if hash, ok := policies.Hash(&asked, model.HashSource{IP: x.sourceIP(), NewCookie: x.newCookie, Pace: x.Pace}); ok {
 		x.hash = hash
 	}
 }
 
 // sourceIP is empty for what is no TCP.
 func (x *exchange) sourceIP() string {
-	if a := x.remote(); a.IsValid() {
+	if a := x.Remote(); a.IsValid() {
 		return a.Addr().String()
 	}
 	return ""
@@ -40,7 +41,7 @@ func (x *exchange) sourceIP() string {
 
 // newCookie makes a cookie that the client gets with the endpoint's response. Requests that race on one connection get the same.
 func (x *exchange) newCookie(p *model.HashPolicy) string {
-	value := fmt.Sprintf("%016x", hashing.Sum(textOf(x.remote())+x.conn.LocalAddr().String()))
+	value := fmt.Sprintf("%016x", hashing.Sum(headers.Text(x.Remote())+x.conn.LocalAddr().String()))
 	x.cookies = append(x.cookies, p.SetCookie(value))
 	return value
 }

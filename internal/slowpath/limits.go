@@ -27,10 +27,10 @@ func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 // times are until when the request has to be read, and until when its response has to be written; zero for no limit. A CONNECT is
 // read when its head is.
 func (x *exchange) times() (readBy, endBy time.Time) {
-	if d := x.table.RequestTimeout; d > 0 && !x.head.Connect() {
+	if d := x.Table.RequestTimeout; d > 0 && !x.Head.Connect() {
 		readBy = x.headBegan.Add(d)
 	}
-	if d := x.route.MaxDuration; d > 0 {
+	if d := x.Route.MaxDuration; d > 0 {
 		endBy = x.headBegan.Add(d)
 	}
 	return readBy, endBy

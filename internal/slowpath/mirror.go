@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -57,7 +58,7 @@ type requestCopy struct {
 // mirror begins the copies that the route asks for. They are sent when the request has been read whole; one that
 // never is has none.
 func (x *exchange) mirror() {
-	if x.head.Connect() || x.head.Upgrade {
+	if x.Head.Connect() || x.Head.Upgrade {
 		return // what follows is no body
 	}
 	x.makeCopies()
@@ -73,8 +74,8 @@ func (x *exchange) mirror() {
 // makeCopies makes those that the session may still have. Each may be copied as often as the request itself.
 func (x *exchange) makeCopies() {
 	left := x.session.copies()
-	for i := range x.route.Mirrors {
-		m := &x.route.Mirrors[i]
+	for i := range x.Route.Mirrors {
+		m := &x.Route.Mirrors[i]
 		if len(x.copies) >= left || !m.Share.Holds(rand.Uint64()) {
 			continue
 		}
@@ -93,7 +94,7 @@ func (x *exchange) makeCopies() {
 func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	name := m.Cluster
 	if m.Header != "" {
-		name = first(x.requestValues(m.Header))
+		name = headers.First(x.Values(m.Header))
 	}
 	cluster := x.proxy.config.Cluster(name)
 	if cluster == nil {
@@ -107,7 +108,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	if x.proxy.mirrors.Add(1) > maxMirrors {
 		return nil
 	}
-	endpoint, ok := x.proxy.pick(name, x.share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
+	endpoint, ok := x.proxy.pick(name, x.Share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
 		return nil
 	}
@@ -119,14 +120,14 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	if x.proxy.circles(name, endpoint, x.session.origin()) {
 		return nil
 	}
-	copied := exchange{head: x.head, endpoint: endpoint, address: endpoint.Address()}
-	copied.head.Authority = m.HostOf(x.head.Authority)
-	timeout := x.route.Timeout
+	copied := exchange{endpoint: endpoint, Request: headers.Request{Head: x.Head, Address: endpoint.Address()}}
+	copied.Head.Authority = m.HostOf(x.Head.Authority)
+	timeout := x.Route.Timeout
 	if timeout == 0 {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.head.Method, host: copied.head.Authority, chunked: x.head.Chunked,
+		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/test/fuzz/grammar"
 )
 
@@ -118,11 +119,13 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 
 // sendOn does what an exchange does with a request that nothing is wrong with.
 func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *model.Hop, q *slowRequest) error {
-	x := &exchange{downstream: d, head: *h, body: d.bodyOf(h, end), address: netip.MustParseAddrPort("192.0.2.2:80"), hop: hop, began: time.Now()}
+	x := &exchange{downstream: d, body: d.bodyOf(h, end), Request: headers.Request{
+		Head: *h, Conn: d.conn, Address: netip.MustParseAddrPort("192.0.2.2:80"), EnvoyHeaders: hop, Began: time.Now(),
+	}}
 	if x.body != nil {
 		x.body.OnProgress, x.body.OnEnd = func() {}, func() {}
 	}
-	x.enterHop()
+	x.ReceiveRequest()
 	endpoint := &memoryConn{}
 	endpoint.sent.Write(x.appendRequest(nil))
 	var err error

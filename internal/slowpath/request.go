@@ -2,7 +2,10 @@
 
 package slowpath
 
-import "github.com/xlb-project/xlb/internal/slowpath/h1"
+import (
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
+)
 
 // appendRequest appends what is sent before the answer is awaited: the head, and a small body that has come with it.
 func (x *exchange) appendRequest(b []byte) []byte {
@@ -12,7 +15,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 	case x.replay != nil:
 		source := x.replay.Begin()
 		x.bodySource = source
-		if !x.head.Chunked {
+		if !x.Head.Chunked {
 			b = source.AppendSmall(b, x.buffered)
 		}
 	default:
@@ -27,14 +30,10 @@ func (x *exchange) appendRequest(b []byte) []byte {
 // appendRequestHead appends the request's head for the endpoint in use.
 func (x *exchange) appendRequestHead(b []byte) []byte {
 	if isSecured(x.endpoint) {
-		return h1.AppendRequestHead(b, &x.head, clientCert)
+		return h1.AppendRequestHead(b, &x.Head, headers.ClientCert)
 	}
-	return h1.AppendRequestHead(b, &x.head)
+	return h1.AppendRequestHead(b, &x.Head)
 }
-
-// clientCert tells a server what certificates its clients had, as proxies before it say. Who speaks to it with a certificate may be believed: so no client of XLB
-// says it. In Envoy it never passes unless forward_client_cert_details lets it.
-const clientCert = "x-forwarded-client-cert"
 
 // isSecured reports whether an endpoint is spoken to over TLS.
 func isSecured(e Picked) bool {

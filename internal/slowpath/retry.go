@@ -27,11 +27,11 @@ type retries struct {
 
 // retrying sends the request, and again as the policy says.
 func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
-	asked := x.asked()
+	asked := x.Asked()
 	x.retries = &retries{}
-	x.retries.Begin(x.route.Retry, &asked, x.admitted, x.proxy.config.Cluster, x.cluster)
+	x.retries.Begin(x.Route.Retry, &asked, x.admitted, x.proxy.config.Cluster, x.cluster)
 	if begin := x.proxy.config.Retrying; begin != nil && x.retries.AvoidPriorities() > 0 {
-		x.retries.elsewhere = begin(x.cluster, x.share.Criteria, x.retries.AvoidPriorities())
+		x.retries.elsewhere = begin(x.cluster, x.Share.Criteria, x.retries.AvoidPriorities())
 	}
 	if x.body != nil && !x.retries.Over() {
 		x.replay = h1.NewReplay(x.body)
@@ -74,8 +74,8 @@ func (x *exchange) pick(claim *Claim) bool {
 		}
 		x.endpoint = e
 	}
-	x.address = x.endpoint.Address()
-	x.attempts++
+	x.Address = x.endpoint.Address()
+	x.Attempts++
 	return true
 }
 
@@ -106,7 +106,7 @@ func (x *exchange) try() (*h1.Response, error) {
 	if x.attempt != nil {
 		return x.resume()
 	}
-	resp, err := x.send(x.address)
+	resp, err := x.send(x.Address)
 	if x.headArrived != nil {
 		x.headArrived()
 		x.headArrived = nil
@@ -116,7 +116,7 @@ func (x *exchange) try() (*h1.Response, error) {
 
 // decide says whether the request is to be sent again, and after what time.
 func (x *exchange) decide(resp *h1.Response, err error) (wait time.Duration, again bool) {
-	outcome := policy.Outcome{Endpoint: x.address, Answered: err == nil, Final: x.ctx.Err() != nil || x.hasCircled() || x.cannotRepeat()}
+	outcome := policy.Outcome{Endpoint: x.Address, Answered: err == nil, Final: x.ctx.Err() != nil || x.hasCircled() || x.cannotRepeat()}
 	if err == nil {
 		outcome.Status, outcome.Fields = resp.Status, resp.Fields
 	} else {
@@ -190,7 +190,7 @@ func (x *exchange) pause(d time.Duration) bool {
 // watchTry ends an attempt that takes too long: to the head of its response, from the end of the request, and without progress. The
 // connection has been made. The function is to be called when the head is there.
 func (x *exchange) watchTry() (headArrived func()) {
-	p := x.route.Retry
+	p := x.Route.Retry
 	if p == nil || p.PerTry == 0 && p.PerTryIdle == 0 {
 		return nil
 	}
@@ -211,10 +211,10 @@ func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc,
 	}
 	began := time.Now()
 	var total, idle <-chan time.Time
-	if d := x.route.Retry.PerTry; d > 0 {
+	if d := x.Route.Retry.PerTry; d > 0 {
 		total = time.After(d)
 	}
-	limit := x.route.Retry.PerTryIdle
+	limit := x.Route.Retry.PerTryIdle
 	if limit > 0 {
 		idle = time.After(limit)
 	}

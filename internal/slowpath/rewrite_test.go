@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -31,31 +30,6 @@ func TestForwardedHostIsAddedToWhatProxiesBeforeHaveSaid(t *testing.T) {
 	head := <-heads
 	if !strings.Contains(head, "Host: new.test\r\n") || !strings.Contains(head, "X-Forwarded-Host: older.test\r\nX-Forwarded-Host: old.test\r\n") {
 		t.Errorf("the endpoint got %q", head)
-	}
-}
-
-func TestForwardedHostIsAppendedOnce(t *testing.T) {
-	for _, c := range []struct {
-		given []string
-		want  string
-	}{
-		{nil, "a.test"},
-		{[]string{"b.test"}, "b.test|a.test"},
-		{[]string{"a.test"}, "a.test"},
-		{[]string{"a.test,b.test"}, "a.test,b.test|a.test"},
-		{[]string{"b.test,a.test"}, "b.test,a.test"},
-		{[]string{"a.test", ""}, "a.test|"},
-		{[]string{"a.test,,"}, "a.test,,"},
-		{[]string{""}, "|a.test"},
-		{[]string{","}, ",|a.test"},
-	} {
-		var fields []field
-		for _, v := range c.given {
-			fields = append(fields, field{Name: []byte("x-forwarded-host"), Value: []byte(v)})
-		}
-		if got := strings.Join(head.Values(appendForwardedHost(fields, "a.test"), "x-forwarded-host"), "|"); got != c.want {
-			t.Errorf("%q: got %q, want %q", c.given, got, c.want)
-		}
 	}
 }
 

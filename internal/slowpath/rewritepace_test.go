@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // Whatever has a regular expression rewrite a long value gives the turn up meanwhile.
@@ -29,9 +30,9 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 		route model.Route
 		work  func(x *exchange)
 	}{
-		"path":     {model.Route{Rewrite: model.PathRewrite{Regex: long}}, func(x *exchange) { x.rewrite() }},
-		"host":     {model.Route{Host: model.HostRewrite{Path: long}}, func(x *exchange) { x.rewrite() }},
-		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: model.PathRewrite{Regex: long}}}, func(x *exchange) { x.redirect(x.route.Redirect) }},
+		"path":     {model.Route{Rewrite: model.PathRewrite{Regex: long}}, func(x *exchange) { x.Rewrite() }},
+		"host":     {model.Route{Host: model.HostRewrite{Path: long}}, func(x *exchange) { x.Rewrite() }},
+		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: model.PathRewrite{Regex: long}}}, func(x *exchange) { x.RouteAnswer() }},
 		"hash": {model.Route{Hash: policy}, func(x *exchange) {
 			x.hashRequest(&model.Cluster{Policy: model.RingHash})
 		}},
@@ -39,8 +40,12 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-			x := &exchange{downstream: &downstream{conn: conn, turn: desk.Turn(shares.Path{1})}, route: &does.route, table: &model.RouteTable{}}
-			x.head = head.Head{Path: value, Authority: "a", Fields: []field{{Name: []byte("x"), Value: []byte(value)}}}
+			x := &exchange{
+				downstream: &downstream{conn: conn, turn: desk.Turn(shares.Path{1})},
+				Request:    headers.Request{Conn: conn, Route: &does.route, Table: &model.RouteTable{}},
+			}
+			x.Pacer = x
+			x.Head = head.Head{Path: value, Authority: "a", Fields: []field{{Name: []byte("x"), Value: []byte(value)}}}
 			// The turn has been ended since it took long, and another works.
 			other := desk.Turn(shares.Path{2})
 			other.Begin()

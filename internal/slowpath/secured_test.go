@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // A server that knows XLB by its certificate is not told of others by whoever asks XLB.
@@ -24,9 +25,9 @@ func TestClientsDoNotSayWhatCertificatesTheyHad(t *testing.T) {
 		{"to an endpoint that is never secured", &fakePick{}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := exchange{endpoint: tt.endpoint, head: head.Head{Method: "GET", Path: "/", Authority: "a", Length: -1, Fields: []field{
+			x := exchange{endpoint: tt.endpoint, Request: headers.Request{Head: head.Head{Method: "GET", Path: "/", Authority: "a", Length: -1, Fields: []field{
 				{Name: []byte("X-Forwarded-Client-Cert"), Value: []byte("By=forged")}, {Name: []byte("X-Other"), Value: []byte("stays")},
-			}}}
+			}}}}
 			sent := string(x.appendRequestHead(nil))
 			if strings.Contains(sent, said) != tt.passes || !strings.Contains(sent, "X-Other: stays\r\n") {
 				t.Errorf("sent %q", sent)

@@ -29,7 +29,7 @@ type sending struct {
 // send makes one attempt: it connects, sends the request and reads up to a final head. Where the route terminates CONNECT,
 // the connection alone makes it a success.
 func (x *exchange) send(endpoint netip.AddrPort) (*h1.Response, error) {
-	if x.head.Connect() && x.route.TerminateConnect {
+	if x.Head.Connect() && x.Route.TerminateConnect {
 		if err := x.connect(endpoint); err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func (x *exchange) send(endpoint netip.AddrPort) (*h1.Response, error) {
 		if err := x.sendRequest(endpoint, message, refused == 0); err != nil {
 			return nil, err
 		}
-		resp, err := x.upstream.Responses.Final(x.head.Method, x.passInterim)
+		resp, err := x.upstream.Responses.Final(x.Head.Method, x.passInterim)
 		if err == nil {
 			return resp, nil
 		}
@@ -70,7 +70,7 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 			return err
 		}
 		if len(*message) == 0 {
-			x.announceAttempt()
+			x.AnnounceAttempt()
 			*message = x.appendRequest(*message)
 		}
 		n, err := x.upstream.Write(*message)
@@ -101,12 +101,12 @@ func (x *exchange) sentBody() bool {
 	if x.replay == nil {
 		return x.body.Whole()
 	}
-	return !x.head.Chunked && x.bodySource.Whole()
+	return !x.Head.Chunked && x.bodySource.Whole()
 }
 
 // reuseOrConnect never reuses for CONNECT, whose payload may be no HTTP.
 func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
-	if reuse && !x.head.Connect() {
+	if reuse && !x.Head.Connect() {
 		to := x.destination(endpoint)
 		if c := x.proxy.conns.Reuse(&to); c != nil {
 			x.use(c)
@@ -133,7 +133,7 @@ func (x *exchange) destination(endpoint netip.AddrPort) conns.Destination {
 		return conns.Destination{Address: endpoint}
 	}
 	// The payload of a CONNECT that ends here is whatever the client says.
-	return destinationOf(x.endpoint, x.head.Authority, !x.head.Connect(), x.onward)
+	return destinationOf(x.endpoint, x.Head.Authority, !x.Head.Connect(), x.onward)
 }
 
 func (x *exchange) use(c *conns.Conn) {
@@ -152,7 +152,7 @@ func (x *exchange) passInterim(resp *h1.Response) error {
 	if x.retries != nil {
 		x.retries.End()
 	}
-	if x.view.HTTP10 || resp.Status == http.StatusContinue && x.head.ExpectContinue {
+	if x.view.HTTP10 || resp.Status == http.StatusContinue && x.Head.ExpectContinue {
 		return nil
 	}
 	// A dead client is found by the watchdog or by the final response.
@@ -177,7 +177,7 @@ func (x *exchange) startSending() {
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
 func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
-	w := h1.NewRequestWriter(c.Conn, x.head.Chunked)
+	w := h1.NewRequestWriter(c.Conn, x.Head.Chunked)
 	defer w.Release()
 	buf := buffers.Copy()
 	defer buffers.PutCopy(buf)
@@ -206,7 +206,7 @@ func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
 
 // passTrailers reports whether trailers pass between the client and the cluster: as in Envoy where both sides have them enabled.
 func (x *exchange) passTrailers(to *model.Cluster) bool {
-	return x.table != nil && x.table.Trailers && to.Trailers
+	return x.Table != nil && x.Table.Trailers && to.Trailers
 }
 
 // sentWhole reports whether the endpoint has been sent the whole request.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // stickiness keeps a client with the endpoint that has answered it before.
@@ -22,10 +23,10 @@ type stickiness struct {
 // beginSession reads where the request wants to go.
 func (x *exchange) beginSession() {
 	rule := x.filters().Session
-	if rule == nil || !rule.Concerns(x.head.Path) {
+	if rule == nil || !rule.Concerns(x.Head.Path) {
 		return
 	}
-	asked := x.asked()
+	asked := x.Asked()
 	x.sticky = &stickiness{rule: rule, wanted: rule.Endpoint(&asked, time.Now())}
 }
 
@@ -68,12 +69,12 @@ func (s *stickiness) status(reply LocalReply, status int) int {
 // keepSession tells the client which endpoint has answered, or has failed to, unless it has named that one.
 func (x *exchange) keepSession(fields []field) []field {
 	s := x.sticky
-	if s == nil || !x.address.IsValid() || x.address.String() == s.wanted {
+	if s == nil || !x.Address.IsValid() || x.Address.String() == s.wanted {
 		return fields
 	}
-	name, value := s.rule.Field(x.address.String(), time.Now())
+	name, value := s.rule.Field(x.Address.String(), time.Now())
 	if s.rule.Header != "" {
-		return setField(fields, name, value)
+		return headers.Set(fields, name, value)
 	}
 	return append(fields, field{Name: []byte(name), Value: []byte(value)})
 }

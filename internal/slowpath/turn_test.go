@@ -16,6 +16,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -121,7 +122,7 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 		table, gone, worked := &model.RouteTable{}, false, false
 		x := &exchange{
 			downstream: &downstream{turn: long, session: Session{Gone: func() bool { return gone }}},
-			table:      table,
+			Request:    headers.Request{Table: table},
 		}
 		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *model.Request, pause func() bool) *model.Route {
 			if got != table || pause() || !worked {

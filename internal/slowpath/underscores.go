@@ -14,15 +14,15 @@ import (
 // checkNames does what the listener wants done about fields with a "_" in their name, which some servers take for a "-". ok is false for a
 // request that is refused; as in Envoy its connection closes.
 func (x *exchange) checkNames() (answer reply.Answer, ok bool) {
-	if x.table == nil || x.table.Underscores == model.PassUnderscores {
+	if x.Table == nil || x.Table.Underscores == model.PassUnderscores {
 		return reply.Answer{}, true
 	}
-	x.hop = x.table.Hop
-	if x.table.Underscores == model.DropUnderscores {
-		x.head.Fields = slices.DeleteFunc(x.head.Fields, head.HasUnderscore)
+	x.EnvoyHeaders = x.Table.Hop
+	if x.Table.Underscores == model.DropUnderscores {
+		x.Head.Fields = slices.DeleteFunc(x.Head.Fields, head.HasUnderscore)
 		return reply.Answer{}, true
 	}
-	if _, found := head.Underscored(x.head.Fields); !found {
+	if _, found := head.Underscored(x.Head.Fields); !found {
 		return reply.Answer{}, true
 	}
 	return reply.Answer{Status: http.StatusBadRequest, Body: "Bad Request", Close: true}, false

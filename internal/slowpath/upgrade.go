@@ -16,7 +16,7 @@ var errUnasked = h1.Malformed("protocol switched unasked")
 
 // switchProtocols passes a 101 on, and what follows it.
 func (x *exchange) switchProtocols(resp *h1.Response) (bool, error) {
-	if !x.head.Upgrade || x.head.Connect() || resp.Upgrade() == "" || !x.sentWhole() {
+	if !x.Head.Upgrade || x.Head.Connect() || resp.Upgrade() == "" || !x.sentWhole() {
 		x.done(Outcome{Status: resp.Status, Err: errUnasked})
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)

@@ -12,7 +12,7 @@ import (
 // checkVersion does what the listener says of HTTP/1.0 (Http1ProtocolOptions). A request that names no host gets the default one, so that
 // all requests have one from here on. ok is false for a request that is refused; as in Envoy its connection closes.
 func (x *exchange) checkVersion() (answer reply.Answer, ok bool) {
-	if !x.head.HTTP10 {
+	if !x.Head.HTTP10 {
 		return reply.Answer{}, true
 	}
 	var rule model.HTTP10
@@ -22,10 +22,10 @@ func (x *exchange) checkVersion() (answer reply.Answer, ok bool) {
 	if !rule.Accept {
 		return reply.Answer{Status: http.StatusUpgradeRequired, Close: true}, false
 	}
-	if x.head.Authority == "" {
-		x.head.Authority = rule.DefaultHost
+	if x.Head.Authority == "" {
+		x.Head.Authority = rule.DefaultHost
 	}
-	if x.head.Authority == "" {
+	if x.Head.Authority == "" {
 		return reply.Answer{Status: http.StatusBadRequest, Close: true}, false
 	}
 	return reply.Answer{}, true

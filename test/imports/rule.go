@@ -111,6 +111,7 @@ var slowpathLayers = map[string][]string{
 	"buffers":  nil,
 	"h1":       {"buffers"},
 	"conns":    {"h1"},
+	"headers":  {"h1", "reply"},
 	"opening":  nil,
 	"reply":    {"h1"},
 	"policy":   nil,

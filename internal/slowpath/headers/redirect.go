@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package headers
 
 import (
 	"cmp"
@@ -9,58 +9,59 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
-// routeAnswer is what a route answers where it asks no endpoint.
-func (x *exchange) routeAnswer() reply.Answer {
-	direct := x.route.Direct
+// RouteAnswer is what a route answers where it asks no endpoint.
+func (r *Request) RouteAnswer() reply.Answer {
+	direct := r.Route.Direct
 	if direct == nil {
-		return x.redirect(x.route.Redirect)
+		return r.redirect(r.Route.Redirect)
 	}
 	a := reply.Answer{Status: direct.Status, Body: direct.Body}
 	if a.Status == http.StatusCreated || a.Status/100 == 3 {
 		// As in Envoy the client is told the address that it asked for.
-		a.Fields = x.redirect(&model.Redirect{}).Fields
+		a.Fields = r.redirect(&model.Redirect{}).Fields
 	}
 	return a
 }
 
 // redirect is the answer of a route with that action.
-func (x *exchange) redirect(r *model.Redirect) reply.Answer {
-	location := x.location(r)
-	x.rewritePath(r.Rewrite) // which response headers may name
-	return reply.Answer{Status: r.Status, Fields: []field{{Name: []byte("Location"), Value: []byte(location)}}}
+func (r *Request) redirect(rule *model.Redirect) reply.Answer {
+	location := r.location(rule)
+	r.rewritePath(rule.Rewrite) // which response headers may name
+	return reply.Answer{Status: rule.Status, Fields: []head.Field{{Name: []byte("Location"), Value: []byte(location)}}}
 }
 
 // location is where the client is sent: what the action does not set stays as in
 // the request.
-func (x *exchange) location(r *model.Redirect) string {
-	scheme, host, port := cmp.Or(r.Scheme, x.scheme()), r.Host, ""
-	if r.Port != 0 {
-		port = ":" + strconv.Itoa(int(r.Port))
+func (r *Request) location(rule *model.Redirect) string {
+	scheme, host, port := cmp.Or(rule.Scheme, r.scheme()), rule.Host, ""
+	if rule.Port != 0 {
+		port = ":" + strconv.Itoa(int(rule.Port))
 	}
 	if host == "" {
-		host = hostFor(x.head.Authority, scheme, x.forwardedProto(), port != "")
+		host = hostFor(r.Head.Authority, scheme, r.forwardedProto(), port != "")
 	}
-	return scheme + "://" + host + port + locationPath(x.pace, x.route, r, x.head.Path)
+	return scheme + "://" + host + port + locationPath(r.Pacer.Pace, r.Route, rule, r.Head.Path)
 }
 
-// isGRPC reports a request of gRPC. One whose head could not be read is none.
-func (x *exchange) isGRPC() bool {
-	return model.IsGRPC(x.head.Values("content-type"))
+// IsGRPC reports a request of gRPC. One whose head could not be read is none.
+func (r *Request) IsGRPC() bool {
+	return model.IsGRPC(r.Head.Values("content-type"))
 }
 
 // scheme is ":scheme" of the request.
-func (x *exchange) scheme() string {
-	return model.SchemeOf(x.head.Scheme, x.head.Values("x-forwarded-proto"))
+func (r *Request) scheme() string {
+	return model.SchemeOf(r.Head.Scheme, r.Head.Values("x-forwarded-proto"))
 }
 
 // forwardedProto is what Envoy has in X-Forwarded-Proto of a request over a
 // connection without TLS.
-func (x *exchange) forwardedProto() string {
-	if values := model.Joined("x-forwarded-proto", x.head.Values("x-forwarded-proto")); len(values) > 0 {
+func (r *Request) forwardedProto() string {
+	if values := model.Joined("x-forwarded-proto", r.Head.Values("x-forwarded-proto")); len(values) > 0 {
 		return values[0]
 	}
 	return "http"
@@ -82,19 +83,19 @@ func hostFor(authority, scheme, proto string, another bool) string {
 }
 
 // locationPath is the path with its query.
-func locationPath(pace model.Pace, route *model.Route, r *model.Redirect, target string) string {
-	if strings.Contains(r.Path, "?") {
-		return r.Path
+func locationPath(pace model.Pace, route *model.Route, rule *model.Redirect, target string) string {
+	if strings.Contains(rule.Path, "?") {
+		return rule.Path
 	}
-	path, _ := route.TargetAt(pace, target, r.Rewrite)
-	if r.Path != "" {
+	path, _ := route.TargetAt(pace, target, rule.Rewrite)
+	if rule.Path != "" {
 		_, query, found := strings.Cut(target, "?")
-		path = r.Path
+		path = rule.Path
 		if found {
 			path += "?" + query
 		}
 	}
-	if r.StripQuery {
+	if rule.StripQuery {
 		path, _, _ = strings.Cut(path, "?")
 	}
 	if !strings.HasPrefix(path, "/") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package slowpath
+package headers
 
 import (
 	"fmt"
@@ -11,24 +11,25 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
-// formatResponse is the response that a format may speak of.
-type formatResponse struct {
+// response is the response that a format may speak of.
+type response struct {
 	status int
-	// local: it is none of an endpoint. As in Envoy its %RESPONSE_CODE% is 0 still.
+	// local: no endpoint has made it. As in Envoy its %RESPONSE_CODE% is 0 still.
 	local  bool
-	fields []field
+	fields []head.Field
 }
 
 // format evaluates a text with operators; resp is nil while there is no response.
-func (x *exchange) format(f model.Format, resp *formatResponse) string {
+func (r *Request) format(f model.Format, resp *response) string {
 	if len(f.Parts) == 1 && f.Parts[0].Kind == model.FormatLiteral {
 		return f.Parts[0].Text
 	}
 	var out strings.Builder
 	for i := range f.Parts {
-		value := x.formatPart(&f.Parts[i], resp)
+		value := r.formatPart(&f.Parts[i], resp)
 		if limit := f.Parts[i].Max; limit > 0 {
 			value = value[:min(limit, len(value))]
 		}
@@ -38,49 +39,49 @@ func (x *exchange) format(f model.Format, resp *formatResponse) string {
 }
 
 // formatPart is empty for what there is not.
-func (x *exchange) formatPart(p *model.FormatPart, resp *formatResponse) string {
+func (r *Request) formatPart(p *model.FormatPart, resp *response) string {
 	switch p.Kind {
 	case model.FormatRequest:
-		return eitherOf(p, x.requestValues)
+		return eitherOf(p, r.Values)
 	case model.FormatResponse:
 		return eitherOf(p, resp.values)
 	case model.FormatRouteName:
-		return x.route.Name
+		return r.Route.Name
 	case model.FormatProtocol:
-		return ascii.TrimSpace(x.view.Version())
+		return ascii.TrimSpace(h1.ClientView{HTTP10: r.Head.HTTP10}.Version())
 	case model.FormatResponseCode:
 		return strconv.Itoa(resp.code())
 	case model.FormatUpstreamCluster:
-		return x.observedCluster()
+		return r.observedCluster()
 	case model.FormatUpstreamClusterRaw:
-		return x.target
+		return r.Target
 	case model.FormatUpstreamHost:
-		return textOf(x.address)
+		return Text(r.Address)
 	case model.FormatRemoteAddress, model.FormatRemoteIP, model.FormatRemotePort:
-		return addressPart(x.remote(), p.Kind-model.FormatRemoteAddress)
+		return addressPart(r.Remote(), p.Kind-model.FormatRemoteAddress)
 	case model.FormatDirectAddress, model.FormatDirectIP, model.FormatDirectPort:
-		return addressPart(x.direct(), p.Kind-model.FormatDirectAddress)
+		return addressPart(r.direct(), p.Kind-model.FormatDirectAddress)
 	case model.FormatTime:
-		return x.began.UTC().Format(p.Text)
+		return r.Began.UTC().Format(p.Text)
 	case model.FormatSeconds:
-		return strconv.FormatInt(x.began.Unix(), 10)
+		return strconv.FormatInt(r.Began.Unix(), 10)
 	case model.FormatFraction:
-		return fmt.Sprintf("%09d", x.began.Nanosecond())
+		return fmt.Sprintf("%09d", r.Began.Nanosecond())
 	default:
 		return p.Text
 	}
 }
 
 // observedCluster is the name by which observers know the cluster of the request.
-func (x *exchange) observedCluster() string {
-	if c := x.proxy.config.Cluster(x.target); c != nil {
+func (r *Request) observedCluster() string {
+	if c := r.Clusters(r.Target); c != nil {
 		return c.ObservedAs()
 	}
-	return x.target
+	return r.Target
 }
 
 // values are those of a response's header; there is none of no response.
-func (r *formatResponse) values(name string) []string {
+func (r *response) values(name string) []string {
 	switch {
 	case r == nil:
 		return nil
@@ -90,7 +91,7 @@ func (r *formatResponse) values(name string) []string {
 	return head.Values(r.fields, name)
 }
 
-func (r *formatResponse) code() int {
+func (r *response) code() int {
 	if r == nil || r.local {
 		return 0
 	}
@@ -103,24 +104,24 @@ func eitherOf(p *model.FormatPart, values func(name string) []string) string {
 	if len(found) == 0 && p.Other != "" {
 		found = values(p.Other)
 	}
-	return first(found)
+	return First(found)
 }
 
-// requestValues are those of a header or a pseudo header of the request, as Envoy has them.
-func (x *exchange) requestValues(name string) []string {
+// Values are those of a header or a pseudo header of the request, as Envoy has them.
+func (r *Request) Values(name string) []string {
 	switch name {
 	case ":path":
-		return []string{x.head.Path}
+		return []string{r.Head.Path}
 	case ":method":
-		return []string{x.head.Method}
+		return []string{r.Head.Method}
 	case ":scheme":
-		return []string{x.scheme()}
+		return []string{r.scheme()}
 	case ":authority":
-		return []string{x.head.Authority}
+		return []string{r.Head.Authority}
 	case "x-forwarded-proto":
-		return []string{x.forwardedProto()}
+		return []string{r.forwardedProto()}
 	}
-	return model.Joined(name, x.head.Values(name))
+	return model.Joined(name, r.Head.Values(name))
 }
 
 // addressPart is all of an address, its IP, or its port.
@@ -136,25 +137,26 @@ func addressPart(a netip.AddrPort, which model.FormatKind) string {
 	return strconv.Itoa(int(a.Port()))
 }
 
-func textOf(a netip.AddrPort) string { return addressPart(a, 0) }
+// Text is empty for no address.
+func Text(a netip.AddrPort) string { return addressPart(a, 0) }
 
-// remote is the client's address: as in Envoy the last of X-Forwarded-For where there
+// Remote is the client's address: as in Envoy the last of X-Forwarded-For where there
 // is one, without a port, else that of the connection.
-func (x *exchange) remote() netip.AddrPort {
-	if x.client.IsValid() {
-		return x.client
+func (r *Request) Remote() netip.AddrPort {
+	if r.client.IsValid() {
+		return r.client
 	}
-	if forwarded := strings.Join(x.head.Values("x-forwarded-for"), ","); forwarded != "" {
+	if forwarded := strings.Join(r.Head.Values("x-forwarded-for"), ","); forwarded != "" {
 		last := forwarded[strings.LastIndexByte(forwarded, ',')+1:]
 		if a, err := netip.ParseAddr(strings.Trim(last, " ")); err == nil {
 			return netip.AddrPortFrom(a, 0)
 		}
 	}
-	return x.direct()
+	return r.direct()
 }
 
 // direct is the address at the other end of the connection; none for what is no TCP.
-func (x *exchange) direct() netip.AddrPort {
-	a, _ := netip.ParseAddrPort(x.conn.RemoteAddr().String())
+func (r *Request) direct() netip.AddrPort {
+	a, _ := netip.ParseAddrPort(r.Conn.RemoteAddr().String())
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
