@@ -43,8 +43,7 @@ type exchange struct {
 	readAfter      atomic.Int64 // since began, in nanoseconds, when the request had been read whole; 0: it has not
 	steps          int          // of work since the turn was given up
 	cluster        string       // that the request is counted for
-	cors           *model.CORS  // allows origin to read the response; nil: there is nothing to allow
-	origin         string
+	cors           policy.CORS
 	connectTimeout time.Duration
 	connections    model.UpstreamLimits // of the cluster
 	maxAttempt     time.Duration        // likewise; 0: none
@@ -77,7 +76,7 @@ type exchange struct {
 	// fails: the kernel's choice has come to no endpoint that was due.
 	fails bool
 	// sticky is the request's session, nil without one.
-	sticky *stickiness
+	sticky *policy.Session
 	// begun is set for a request that the fast path has begun to serve, and attempt until its first attempt has been gone on with.
 	begun   *Begun
 	attempt *Attempt
@@ -89,9 +88,7 @@ type exchange struct {
 	copies []*requestCopy
 	// copied is how many there are of the request.
 	copied int
-	// hash decides among endpoints where the cluster's policy asks for one, and cookies are for a client that had none to be hashed.
-	hash    uint64
-	cookies []string
+	hash   policy.Hash
 }
 
 // serveOne answers the request whose head ends at that offset. next is nil once
@@ -166,13 +163,15 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 // ownAnswer routes the request, and returns how to answer it where that asks no endpoint; nil: one is to be asked.
 func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	x.Table = x.routeTable()
-	if refusal, ok := x.checkNames(); !ok {
+	if refusal, ok := policy.CheckNames(&x.Request); !ok {
 		return x.responding(refusal)
 	}
-	if refusal, ok := x.checkVersion(); !ok {
-		return x.responding(refusal)
+	if x.Head.HTTP10 {
+		if refusal, ok := policy.CheckVersion(&x.Request, x.proxy.versions(x.session.Listener)); !ok {
+			return x.responding(refusal)
+		}
 	}
-	if refusal, ok := x.normalizePath(); !ok {
+	if refusal, ok := policy.NormalizePath(&x.Request); !ok {
 		return x.responding(refusal)
 	}
 	if refusal, ok := x.ReceiveRequest(); !ok {
@@ -200,6 +199,14 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	return nil
 }
 
+// versions is what a listener says of HTTP/1.0.
+func (p *Proxy) versions(listener string) (rule model.HTTP10) {
+	if table, found := p.config.Table(listener); found {
+		rule = table.HTTP10
+	}
+	return rule
+}
+
 // clientGone ends a request that nobody waits for any more, and that no endpoint has got.
 func (x *exchange) clientGone() (bool, error) {
 	x.finish(0, FlagDownstreamTermination)
@@ -213,7 +220,7 @@ func (x *exchange) responding(a reply.Answer) func() (bool, error) {
 
 // forward has an endpoint of the cluster answer, the claimed one if there is a claim.
 func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Cluster) (bool, error) {
-	x.hashRequest(cluster)
+	x.hash.Find(&x.Request, cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration
 	x.view.Trailers = x.passTrailers(cluster)
@@ -222,8 +229,8 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	if resp == nil {
 		return x.fail(failure)
 	}
-	resp.Fields = x.setCookies(x.AddServiceTime(resp.Fields, time.Duration(x.readAfter.Load())))
-	resp.Fields = x.FinishResponse(x.keepSession(x.allowOrigin(x.ChangeResponse(resp.Status, false, resp.Fields))))
+	resp.Fields = x.hash.SetCookies(x.AddServiceTime(resp.Fields, time.Duration(x.readAfter.Load())))
+	resp.Fields = x.FinishResponse(x.sticky.Keep(&x.Request, x.cors.AllowOrigin(x.ChangeResponse(resp.Status, false, resp.Fields))))
 	switch {
 	case resp.Status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
@@ -239,7 +246,7 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.whole = make(chan struct{})
 	x.out.Begin()
 	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
-	x.watchdog.Limit(x.times())
+	x.watchdog.Limit(policy.Times(&x.Request, x.headBegan))
 	x.beginBody()
 	x.mirror()
 }
@@ -334,7 +341,7 @@ func (x *exchange) match() LocalReply {
 		return ReplyNoRoute
 	}
 	if !x.Route.IsLocal() {
-		x.chooseCluster()
+		policy.ChooseCluster(&x.Request)
 	}
 	switch {
 	case x.Head.Upgrade && !x.Route.Allows(x.Head.Protocol), x.Head.Connect() && !x.Route.Allows(model.UpgradeConnect):
@@ -450,7 +457,7 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 		failure = x.classify(err)
 		connectFailed := isDialError(err) && x.ctx.Err() == nil
 		x.done(Outcome{Err: cmp.Or(context.Cause(x.ctx), err), ConnectFailed: connectFailed})
-		if !connectFailed || x.sticky.insists() || x.body != nil && x.body.Started() {
+		if !connectFailed || x.sticky.Insists() || x.body != nil && x.body.Started() {
 			return nil, failure
 		}
 		tried = append(tried, x.Address)
@@ -635,7 +642,9 @@ func (x *exchange) answer(reply LocalReply) (bool, error) {
 	x.view.KeepAlive = x.view.KeepAlive && reply != ReplyBadRequest
 	a := reply.answer()
 	a.AsIs = x.isLocal()
-	a.Status = x.sticky.status(reply, a.Status)
+	if reply == ReplyNoHealthyUpstream {
+		a.Status = x.sticky.Status(a.Status)
+	}
 	if reply == ReplyOverflow && (x.EnvoyHeaders == nil || !x.EnvoyHeaders.SuppressEnvoyHeaders) {
 		a.Fields = append(a.Fields, field{Name: []byte("x-envoy-overloaded"), Value: []byte("true")})
 	}
@@ -655,7 +664,7 @@ func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
 	if !a.AsIs {
 		a.Fields = x.ChangeResponse(a.Status, true, a.Fields)
 	}
-	a.Fields = x.FinishResponse(x.keepSession(x.allowOrigin(a.Fields)))
+	a.Fields = x.FinishResponse(x.sticky.Keep(&x.Request, x.cors.AllowOrigin(a.Fields)))
 	x.finish(a.Status, flag)
 	if x.IsGRPC() {
 		a = a.ForGRPC(x.view.Method)

@@ -3,9 +3,14 @@
 package slowpath
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
+	"github.com/xlb-project/xlb/internal/slowpath/reply"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
 // filter passes a request through what stands before the router. done: it has been answered.
@@ -16,7 +21,7 @@ func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
 	for _, f := range x.Table.Filters {
 		switch f {
 		case model.FilterCORS:
-			if answer, ok := x.preflight(); ok {
+			if answer, ok := x.cors.Preflight(&x.Request); ok {
 				keep, err = x.respond(answer, FlagNone)
 				return true, keep, err
 			}
@@ -25,19 +30,82 @@ func (x *exchange) filter(ctx context.Context) (done, keep bool, err error) {
 				return true, keep, err
 			}
 		case model.FilterSession:
-			x.beginSession()
+			x.sticky = policy.SessionOf(&x.Request)
 		}
 	}
 	return false, false, nil
 }
 
-// filters are those of the request's cluster, or of its route, or for requests that have none.
-func (x *exchange) filters() model.RouteFilters {
-	switch {
-	case x.Route == nil:
-		return model.RouteFilters{Fault: x.Table.Fault}
-	case x.Share != nil && x.Share.Filters != nil:
-		return *x.Share.Filters
+// injectFault delays and aborts the requests that the configuration says. As in Envoy the route's
+// timeout counts from behind the delay.
+func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error) {
+	delay, aborts, answer := policy.Fault(&x.Request)
+	if delay > 0 && !x.hold(ctx, delay) {
+		keep, err = x.fail(x.classify(context.Cause(x.ctx)))
+		return true, keep, err
 	}
-	return x.Route.Filters
+	if !aborts {
+		return false, false, nil
+	}
+	answer.AsIs = x.isLocal()
+	keep, err = x.respond(answer, FlagFaultInjected)
+	return true, keep, err
+}
+
+// hold waits, and reports whether there still is somebody to answer then. The bytes of a client that has a body to send are not read before they are
+// wanted.
+func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
+	x.turn.Rest()
+	defer x.turn.Work()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.ctx = ctx
+	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
+	if x.body == nil {
+		x.watchdog.RequestRead(0)
+	} else {
+		x.watchdog.RequestUnread()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		x.watchdog.Stop()
+		x.watchdog = nil
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// follow claims the endpoint that the request wants in place of the kernel's choice. A failure says that it cannot be had, and no other one
+// will do.
+func (x *exchange) follow(claim *Claim, cluster *model.Cluster) (*Claim, LocalReply) {
+	s := x.sticky
+	if s == nil || s.Wanted == "" || x.proxy.config.Named == nil || !cluster.Overrides() {
+		return claim, noReply
+	}
+	e, health, ok := x.proxy.config.Named(x.cluster, s.Wanted)
+	switch {
+	case ok && cluster.MayOverride(health):
+		claim.unused()
+		x.claim = &Claim{Cluster: x.cluster, Endpoint: e}
+		return x.claim, noReply
+	case ok:
+		e.Done(Outcome{})
+	default:
+		s.Missing()
+	}
+	if s.Insists() {
+		claim.unused()
+		return nil, ReplyNoHealthyUpstream
+	}
+	return claim, noReply
+}
+
+// noCluster answers a request whose cluster does not exist.
+func (x *exchange) noCluster() reply.Answer {
+	a := ReplyNoCluster.answer()
+	a.Status = cmp.Or(x.Route.NotFound, a.Status)
+	return a
 }

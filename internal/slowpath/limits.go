@@ -24,18 +24,6 @@ func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 	return within, reply
 }
 
-// times are until when the request has to be read, and until when its response has to be written; zero for no limit. A CONNECT is
-// read when its head is.
-func (x *exchange) times() (readBy, endBy time.Time) {
-	if d := x.Table.RequestTimeout; d > 0 && !x.Head.Connect() {
-		readBy = x.headBegan.Add(d)
-	}
-	if d := x.Route.MaxDuration; d > 0 {
-		endBy = x.headBegan.Add(d)
-	}
-	return readBy, endBy
-}
-
 // isLast reports whether the listener lets the connection serve no request after this one.
 func (x *exchange) isLast() bool {
 	if x.session.Closing != nil && x.session.Closing() {

@@ -32,5 +32,5 @@ func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, desti
 
 // pickAny chooses an endpoint for the request.
 func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (Picked, bool) {
-	return x.proxy.pick(x.cluster, x.Share.Criteria, x.hash, x.session.Destination, skip)
+	return x.proxy.pick(x.cluster, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
 // Whatever has a regular expression rewrite a long value gives the turn up meanwhile.
@@ -19,7 +20,7 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := "/" + strings.Repeat("a", 32<<10)
-	policy := model.HashPolicies{{Kind: model.HashHeader, Name: "x", Rewrite: long}}
+	hashes := model.HashPolicies{{Kind: model.HashHeader, Name: "x", Rewrite: long}}
 	conn, peer, err := pair(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -33,10 +34,10 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 		"path":     {model.Route{Rewrite: model.PathRewrite{Regex: long}}, func(x *exchange) { x.Rewrite() }},
 		"host":     {model.Route{Host: model.HostRewrite{Path: long}}, func(x *exchange) { x.Rewrite() }},
 		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: model.PathRewrite{Regex: long}}}, func(x *exchange) { x.RouteAnswer() }},
-		"hash": {model.Route{Hash: policy}, func(x *exchange) {
-			x.hashRequest(&model.Cluster{Policy: model.RingHash})
+		"hash": {model.Route{Hash: hashes}, func(x *exchange) {
+			x.hash.Find(&x.Request, &model.Cluster{Policy: model.RingHash})
 		}},
-		"share": {model.Route{Hash: policy, DrawByHash: true, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}, func(x *exchange) { x.chooseShare() }},
+		"share": {model.Route{Hash: hashes, DrawByHash: true, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}, func(x *exchange) { policy.ChooseCluster(&x.Request) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})

@@ -114,7 +114,7 @@ var slowpathLayers = map[string][]string{
 	"headers":  {"h1", "reply"},
 	"opening":  nil,
 	"reply":    {"h1"},
-	"policy":   nil,
+	"policy":   {"h1", "headers", "reply"},
 	"watchdog": nil,
 }
 
