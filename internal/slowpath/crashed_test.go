@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,7 +20,6 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
-	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -410,24 +408,6 @@ func TestPanicOfTheWatchEndsTheRequest(t *testing.T) {
 		t.Errorf("got %+v, %v, want the end of the connection", r, err)
 	}
 	c.mustHaveNothing()
-}
-
-// The time of an attempt is kept by a goroutine of its own.
-func TestPanicOfTheTimeOfAnAttemptEndsTheRequest(t *testing.T) {
-	log := crash.New(slog.New(slog.DiscardHandler))
-	client, server := boundedPair(t)
-	defer client.Close()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	x := &exchange{downstream: &downstream{proxy: &Proxy{config: Config{Crashes: log}}, conn: server}, ctx: ctx, cancel: cancel, tryCtx: ctx, cancelTry: cancel, whole: make(chan struct{})}
-	x.Route = &model.Route{Retry: &model.Retry{PerTry: 1}}
-	x.watchdog = watchdog.Start(server, bufio.NewReader(server), patience, nil, cancel, log)
-	defer x.watchdog.Stop()
-	close(x.whole)
-	defer x.watchTry()() // it has no tally to count at
-	await.Next(t, ctx.Done(), "the end of the request")
-	if !x.hasCrashed() || log.Count() != 1 {
-		t.Errorf("ended by %v, with %d panics", context.Cause(ctx), log.Count())
-	}
 }
 
 // A response that is relayed for the fast path gives neither connection back.

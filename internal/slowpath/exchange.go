@@ -488,7 +488,7 @@ func (x *exchange) cause() error {
 func (x *exchange) classify(err error) LocalReply {
 	dial, isDial := errors.AsType[*conns.DialError](err)
 	switch cause := x.cause(); {
-	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, errPerTryTimeout):
+	case errors.Is(cause, ErrRouteTimeout), errors.Is(cause, watchdog.ErrAttemptTimeout):
 		return ReplyUpstreamTimeout
 	case errors.Is(cause, ErrRequestTimeout):
 		return ReplyRequestTimeout

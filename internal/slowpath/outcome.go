@@ -64,7 +64,7 @@ func (o Outcome) Fault() Fault {
 		return NoFault
 	case o.ConnectFailed:
 		return FaultConnect
-	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, errPerTryTimeout):
+	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, watchdog.ErrAttemptTimeout):
 		return FaultTimeout
 	case slices.ContainsFunc(interruptions, func(err error) bool { return errors.Is(o.Err, err) }):
 		return NoFault

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 )
 
 func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
@@ -28,7 +29,7 @@ func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
 		{"not HTTP", Outcome{Err: h1.Malformed("status line")}, FaultReset},
 		{"closed within the response", Outcome{Status: 200, Err: io.ErrUnexpectedEOF}, FaultReset},
 		{"too late", Outcome{Err: fmt.Errorf("read: %w", ErrRouteTimeout)}, FaultTimeout},
-		{"too late for one attempt", Outcome{Err: errPerTryTimeout}, FaultTimeout},
+		{"too late for one attempt", Outcome{Err: watchdog.ErrAttemptTimeout}, FaultTimeout},
 		{"stands still", Outcome{Err: ErrStreamIdle}, NoFault},
 		{"the client has gone", Outcome{Err: ErrClientGone}, NoFault},
 		{"the client does not take the response", Outcome{Status: 200, Err: &h1.ClientError{Err: io.ErrClosedPipe}}, NoFault},

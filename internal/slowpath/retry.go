@@ -15,9 +15,6 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
-// errPerTryTimeout is a cause in Outcome.Err: an attempt took longer than its policy allows.
-var errPerTryTimeout = errors.New("time for one attempt expired")
-
 // retries is the route's retry policy at work.
 type retries struct {
 	policy.Retries
@@ -187,62 +184,11 @@ func (x *exchange) pause(d time.Duration) bool {
 	}
 }
 
-// watchTry ends an attempt that takes too long: to the head of its response, from the end of the request, and without progress. The
-// connection has been made. The function is to be called when the head is there.
+// watchTry ends an attempt that takes too long. The connection has been made. The function is to be called when the head of the response is there.
 func (x *exchange) watchTry() (headArrived func()) {
 	p := x.Route.Retry
 	if p == nil || p.PerTry == 0 && p.PerTryIdle == 0 {
 		return nil
 	}
-	head := make(chan struct{})
-	ctx, cancel := x.tryCtx, x.cancelTry
-	go func() {
-		defer x.proxy.config.Crashes.Recover("the time of an attempt", x.watchdog.Crashed)
-		x.limitTry(ctx, cancel, head)
-	}()
-	return func() { close(head) }
-}
-
-func (x *exchange) limitTry(ctx context.Context, cancel context.CancelCauseFunc, head <-chan struct{}) {
-	select {
-	case <-x.whole:
-	case <-ctx.Done():
-		return
-	}
-	began := time.Now()
-	var total, idle <-chan time.Time
-	if d := x.Route.Retry.PerTry; d > 0 {
-		total = time.After(d)
-	}
-	limit := x.Route.Retry.PerTryIdle
-	if limit > 0 {
-		idle = time.After(limit)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-head:
-			head, total = nil, nil
-		case <-total:
-			x.admitted.Tally.AttemptTimedOut()
-			cancel(errPerTryTimeout)
-			return
-		case <-idle:
-			left := limit - time.Since(latest(began, x.watchdog.LastProgress()))
-			if left <= 0 {
-				x.admitted.Tally.AttemptStalled()
-				cancel(errPerTryTimeout)
-				return
-			}
-			idle = time.After(left)
-		}
-	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return x.watchdog.LimitAttempt(x.tryCtx, x.cancelTry, x.whole, p.PerTry, p.PerTryIdle, x.admitted.Tally)
 }

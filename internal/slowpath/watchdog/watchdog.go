@@ -104,8 +104,7 @@ func (w *Watchdog) left(now time.Time) (time.Duration, error) {
 // Progress postpones the idle timeout.
 func (w *Watchdog) Progress() { w.last.Store(time.Now().UnixNano()) }
 
-// LastProgress is when that was called last.
-func (w *Watchdog) LastProgress() time.Time { return time.Unix(0, w.last.Load()) }
+func (w *Watchdog) lastProgress() time.Time { return time.Unix(0, w.last.Load()) }
 
 // RequestUnread begins the watching of a client of which more of the request is to come. While nobody takes that, no read would tell that the
 // client has gone, and its end waits behind what it has sent.
@@ -161,7 +160,7 @@ func (w *Watchdog) mustWatch() bool {
 	now := time.Now()
 	left, why := w.left(now)
 	blind := w.blind()
-	pause := LookEvery - now.Sub(w.LastProgress())
+	pause := LookEvery - now.Sub(w.lastProgress())
 	switch {
 	case left <= 0:
 		w.interrupt(why)
