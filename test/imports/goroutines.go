@@ -13,7 +13,7 @@ import (
 )
 
 // confining are the packages of which a panic ends the connection that a goroutine serves, and not the daemon (internal/crash).
-var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/conns", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/watchdog"}
+var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/conns", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/tunnel", "internal/slowpath/watchdog"}
 
 const (
 	closes    = "ends connections or a context, and does nothing else"
@@ -33,7 +33,8 @@ var unconfined = map[string][]string{
 	"internal/slowpath/proxy.go Shutdown":            {"waits for all others"},
 	"internal/slowpath/relay.go Relay":               {closes},
 	"internal/slowpath/send.go use":                  {closes},
-	"internal/slowpath/tcp.go servePlain":            {closes, closes},
+	"internal/slowpath/tcp.go servePlain":            {closes},
+	"internal/slowpath/tunnel/tunnel.go Run":         {closes},
 }
 
 // parsedPackage is the files of one folder by their names from the root of the tree.

@@ -115,6 +115,7 @@ var slowpathLayers = map[string][]string{
 	"opening":  nil,
 	"reply":    {"h1"},
 	"policy":   {"h1", "headers", "reply"},
+	"tunnel":   {"buffers", "conns"},
 	"watchdog": nil,
 }
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tunnel moves the bytes of connections without HTTP for package slowpath.
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/buffers"
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
+)
+
+// Config is what a tunnel needs.
+type Config struct {
+	Client, Endpoint net.Conn
+	// First has been read from the client already.
+	First []byte
+	// Idle is after what time without a byte both connections are reset; 0: never.
+	Idle time.Duration
+	// Up and Down are the turns of the two directions.
+	Up, Down *shares.Turn
+	Crashes  *crash.Log
+}
+
+// tunnel is one Run call.
+type tunnel struct {
+	*Config
+	// idle interrupts both sides when nothing has moved; nil: never.
+	idle *time.Timer
+}
+
+// Run moves bytes both ways until both directions have ended, or one has failed, and closes both connections. consumed have been read from the client, with
+// First, and answered from the endpoint.
+func Run(config *Config) (consumed, answered uint64, err error) {
+	t := &tunnel{Config: config}
+	if t.Idle > 0 {
+		t.idle = time.AfterFunc(t.Idle, func() { conns.Abort(t.Client); conns.Abort(t.Endpoint) })
+		defer t.idle.Stop()
+	}
+	return t.run()
+}
+
+func (t *tunnel) run() (consumed, answered uint64, err error) {
+	type direction struct {
+		bytes uint64
+		err   error
+	}
+	up, over := make(chan direction, 1), false
+	defer func() {
+		if !over { // a panic: the other direction ends, too
+			conns.Abort(t.Endpoint)
+			conns.Abort(t.Client)
+			<-up
+		}
+	}()
+	go func() {
+		defer t.Crashes.Recover("a connection's direction", func() {
+			conns.Abort(t.Endpoint)
+			conns.Abort(t.Client)
+			up <- direction{0, crash.Err}
+		})
+		_, err := t.Endpoint.Write(t.First)
+		if err != nil {
+			conns.Abort(t.Endpoint)
+			conns.Abort(t.Client)
+			up <- direction{0, err}
+			return
+		}
+		n, err := t.pump(t.Endpoint, t.Client, t.Up)
+		up <- direction{n + uint64(len(t.First)), err}
+	}()
+	answered, err = t.pump(t.Client, t.Endpoint, t.Down)
+	request := <-up
+	over = true
+	_ = t.Endpoint.Close()
+	_ = t.Client.Close()
+	return request.bytes, answered, errors.Join(request.err, err)
+}
+
+// pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
+func (t *tunnel) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
+	n, err := func() (uint64, error) {
+		defer turn.Rest()
+		return t.copy(to, conns.Paced{Reader: from, Turn: turn})
+	}()
+	if err == nil {
+		err = conns.CloseWrite(to)
+	}
+	if err != nil {
+		conns.Abort(to)
+		conns.Abort(from)
+	}
+	return n, err
+}
+
+func (t *tunnel) copy(to io.Writer, from io.Reader) (moved uint64, err error) {
+	buffer := buffers.Copy()
+	defer buffers.PutCopy(buffer)
+	for {
+		n, err := from.Read(*buffer)
+		if n > 0 && t.idle != nil {
+			t.idle.Reset(t.Idle)
+		}
+		written, failed := to.Write((*buffer)[:n])
+		moved += uint64(written)
+		switch {
+		case failed != nil:
+			return moved, failed
+		case errors.Is(err, io.EOF):
+			return moved, nil
+		case err != nil:
+			return moved, err
+		}
+	}
+}
