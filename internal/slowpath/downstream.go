@@ -20,33 +20,6 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
-// source is the client's side as a stream: bytes already read first, then the
-// connection. It has no WriteTo, hence no splice.
-type source struct {
-	conn     net.Conn
-	pending  []byte
-	consumed uint64 // bytes read from the connection
-	failed   bool   // the connection ended or broke
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	if len(s.pending) > 0 {
-		n := copy(p, s.pending)
-		s.pending = s.pending[n:]
-		return n, nil
-	}
-	return s.readConn(p)
-}
-
-func (s *source) readConn(p []byte) (int, error) {
-	n, err := s.conn.Read(p)
-	s.consumed += uint64(n)
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		s.failed = true
-	}
-	return n, err
-}
-
 // readers are over sources.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 
@@ -56,7 +29,7 @@ type downstream struct {
 	session Session
 	conn    net.Conn
 	turn    *shares.Turn
-	in      *source
+	in      *conns.Source
 	reader  *bufio.Reader // over in, for bodies
 	out     *h1.Writer
 	head    *[]byte // pooled; the bytes of the current head
@@ -71,7 +44,7 @@ type downstream struct {
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
 		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
-		in:     &source{conn: conn},
+		in:     &conns.Source{Conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
 		head:   buffers.Head(),
@@ -153,7 +126,7 @@ func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalR
 			return 0, headRejected, ReplyHeadTooLarge
 		case end > 0:
 			return end, headComplete, noReply
-		case scanned == 0 && (!first || d.in.consumed > 0 || d.session.Begun != nil):
+		case scanned == 0 && (!first || d.in.Consumed > 0 || d.session.Begun != nil):
 			return 0, headNone, noReply
 		}
 		if !timed {
@@ -194,7 +167,7 @@ func (d *downstream) fill() error {
 	}
 	// Whoever has a head begun takes no turn for it.
 	d.turn.Rest()
-	n, err := d.in.readConn(b[len(b):cap(b)])
+	n, err := d.in.ReadConn(b[len(b):cap(b)])
 	*d.head = b[:len(b)+n]
 	if n > 0 {
 		return nil
@@ -222,19 +195,19 @@ func (d *downstream) skipEmptyLines() bool {
 // collect moves what has been read beyond the last request to the head buffer.
 func (d *downstream) collect() {
 	n := d.reader.Buffered()
-	if n == 0 && len(d.in.pending) == 0 {
+	if n == 0 && len(d.in.Pending) == 0 {
 		*d.head = (*d.head)[:0]
 		return
 	}
 	ahead, _ := d.reader.Peek(n)
-	rest := append(append([]byte(nil), ahead...), d.in.pending...)
-	d.in.pending = nil
+	rest := append(append([]byte(nil), ahead...), d.in.Pending...)
+	d.in.Pending = nil
 	d.reader.Reset(d.in)
 	*d.head = append((*d.head)[:0], rest...)
 }
 
 // buffered counts the bytes that are read but not consumed.
-func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.pending) }
+func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.Pending) }
 
 // reject answers a request that must not pass, and closes.
 func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
@@ -253,7 +226,40 @@ func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 
 // bodyOf returns the body of the request whose head ends at that offset, or nil if it has none. The reader goes on there.
 func (d *downstream) bodyOf(h *head.Head, end int) *h1.RequestBody {
-	d.in.pending = (*d.head)[end:]
+	d.in.Pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
 	return h1.NewRequestBody(h, d.reader, d.turn)
+}
+
+// headTimeout is how long a head may take, and the answer to one that takes longer.
+func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
+	within, reply = d.proxy.config.Limits.HeadTimeout, ReplyHeaderTimeout
+	table, ok := d.proxy.config.Table(d.session.Listener)
+	if !ok {
+		return within, reply
+	}
+	for _, limit := range []struct {
+		within time.Duration
+		reply  LocalReply
+	}{{table.HeadTimeout, ReplyHeaderTimeout}, {table.RequestTimeout, ReplyRequestTimeout}, {table.MaxDuration, ReplyRequestTooLong}} {
+		if limit.within > 0 && limit.within < within {
+			within, reply = limit.within, limit.reply
+		}
+	}
+	return within, reply
+}
+
+// field is one header field.
+type field = head.Field
+
+// refusals are the local replies to heads that must not pass.
+var refusals = map[head.Kind]LocalReply{head.Malformed: ReplyBadRequest, head.TooLarge: ReplyHeadTooLarge, head.NotImplemented: ReplyNotImplemented}
+
+// parseHead validates a complete head, empty line included. It returns the local reply for one that must not pass.
+func parseHead(raw []byte, maxFields int) (head.Head, LocalReply) {
+	h, refusal := head.Parse(raw, maxFields)
+	if refusal == nil {
+		return h, noReply
+	}
+	return h, refusals[refusal.Kind]
 }

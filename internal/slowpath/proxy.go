@@ -306,13 +306,13 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	defer p.config.Crashes.Recover("a connection", func() {
 		d.crashed = true
 		conns.Abort(conn)
-		r, err = Result{Consumed: d.in.consumed, Requests: d.requests}, crash.Err
+		r, err = Result{Consumed: d.in.Consumed, Requests: d.requests}, crash.Err
 	})
 	proxy, first, err := p.chosen(d)
 	if err != nil {
 		s.Claim.unused()
 		_ = conn.Close()
-		return Result{Consumed: d.in.consumed}, err
+		return Result{Consumed: d.in.Consumed}, err
 	}
 	if proxy != nil {
 		s.Claim.unused()
@@ -323,7 +323,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	quiet, err := d.run(ctx)
 	quiet = release() && quiet
-	r = Result{Quiet: quiet, Consumed: d.in.consumed, Answered: d.out.Sent(), Requests: d.requests}
+	r = Result{Quiet: quiet, Consumed: d.in.Consumed, Answered: d.out.Sent(), Requests: d.requests}
 	p.counters.received.Add(r.Consumed)
 	p.counters.sent.Add(r.Answered)
 	return r, err

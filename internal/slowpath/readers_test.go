@@ -104,11 +104,11 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 		}
 		q := slowRequest{
 			method: h.Method, target: h.Target, authority: h.Authority, path: h.Path, length: h.Length, chunked: h.Chunked, upgrade: h.Upgrade,
-			keepAlive: h.KeepAlive, protocol: h.Protocol, head: int(d.in.consumed) - (len(*d.head) - end),
+			keepAlive: h.KeepAlive, protocol: h.Protocol, head: int(d.in.Consumed) - (len(*d.head) - end),
 		}
 		err := r.sendOn(d, &h, end, hop, &q)
 		q.whole, q.malformed = err == nil, h1.IsProtocolError(err)
-		q.end = int(d.in.consumed) - d.buffered()
+		q.end = int(d.in.Consumed) - d.buffered()
 		all = append(all, q)
 		if err != nil || !h.KeepAlive || h.Upgrade || h.Connect() {
 			return all

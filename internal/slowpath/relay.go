@@ -82,10 +82,10 @@ func (p *Proxy) Relay(ctx context.Context, client, upstream net.Conn, req RelayR
 		r.crashed = true
 		conns.Abort(client)
 		conns.Abort(upstream)
-		result, err = RelayResult{Received: r.in.consumed, Flag: FlagDownstreamTermination}, crash.Err
+		result, err = RelayResult{Received: r.in.Consumed, Flag: FlagDownstreamTermination}, crash.Err
 	})
 	err = r.run(ctx)
-	r.result.Answered, r.result.Received = r.out.Sent(), r.in.consumed
+	r.result.Answered, r.result.Received = r.out.Sent(), r.in.Consumed
 	p.counters.sent.Add(r.result.Answered)
 	report := req.Report
 	report.Status, report.Flag, report.Duration = r.result.Status, r.result.Flag, time.Since(began)
@@ -103,7 +103,7 @@ type relay struct {
 	idle     time.Duration
 	upgrade  bool
 	open     bool
-	in       *source // over upstream
+	in       *conns.Source // over upstream
 	answers  *h1.ResponseReader
 	out      *h1.Writer
 	turn     *shares.Turn
@@ -120,7 +120,7 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		idle:     cmp.Or(req.Idle, p.config.Limits.StreamIdle),
 		upgrade:  req.Upgrade,
 		open:     req.Open,
-		in:       &source{conn: upstream},
+		in:       &conns.Source{Conn: upstream},
 		out:      h1.NewWriter(client, p.config.Crashes, conns.Abort),
 		turn:     turnOf(req.Turn),
 	}

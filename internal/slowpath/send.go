@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
+	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
 // maxStale bounds how many connections that had ended while they were idle one request may find.
@@ -94,6 +95,40 @@ func (x *exchange) sendRequest(endpoint netip.AddrPort, message *[]byte, mayReus
 		x.upstream.Whole.Store(true)
 	}
 	return nil
+}
+
+// appendRequest appends what is sent before the answer is awaited: the head, and a small body that has come with it.
+func (x *exchange) appendRequest(b []byte) []byte {
+	b = x.appendRequestHead(b)
+	switch {
+	case x.body == nil:
+	case x.replay != nil:
+		source := x.replay.Begin()
+		x.bodySource = source
+		if !x.Head.Chunked {
+			b = source.AppendSmall(b, x.buffered)
+		}
+	default:
+		x.bodySource = x.body
+		if x.body.Small(x.buffered) {
+			b = x.body.AppendTo(b)
+		}
+	}
+	return b
+}
+
+// appendRequestHead appends the request's head for the endpoint in use.
+func (x *exchange) appendRequestHead(b []byte) []byte {
+	if isSecured(x.endpoint) {
+		return h1.AppendRequestHead(b, &x.Head, headers.ClientCert)
+	}
+	return h1.AppendRequestHead(b, &x.Head)
+}
+
+// established is Envoy's own answer to CONNECT.
+func established() *h1.Response {
+	date := time.Now().UTC().Format(http.TimeFormat)
+	return &h1.Response{Status: http.StatusOK, Reason: "OK", Fields: []field{{Name: []byte("Date"), Value: []byte(date)}}}
 }
 
 // sentBody reports whether the body has gone with the head.

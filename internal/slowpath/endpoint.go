@@ -5,12 +5,10 @@ package slowpath
 import (
 	"context"
 	"net"
-	"net/http"
 	"net/netip"
-	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
-	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -48,8 +46,39 @@ func destinationOf(e Picked, host string, http bool, onward func() upstream.Orig
 	return out
 }
 
-// established is Envoy's own answer to CONNECT.
-func established() *h1.Response {
-	date := time.Now().UTC().Format(http.TimeFormat)
-	return &h1.Response{Status: http.StatusOK, Reason: "OK", Fields: []field{{Name: []byte("Date"), Value: []byte(date)}}}
+// isSecured reports whether an endpoint is spoken to over TLS.
+func isSecured(e Picked) bool {
+	s, ok := e.(Secured)
+	if !ok {
+		return false
+	}
+	tls, _ := s.Security()
+	return tls != nil
+}
+
+// destined is an endpoint that nobody balances: where the client meant to go.
+type destined netip.AddrPort
+
+// Address implements Picked.
+func (d destined) Address() netip.AddrPort { return netip.AddrPort(d) }
+
+// Done implements Picked.
+func (destined) Done(Outcome) {}
+
+// pick chooses an endpoint of a cluster for a connection to that destination.
+func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (Picked, bool) {
+	c := p.config.Cluster(cluster)
+	if c == nil || !c.FollowsClient() {
+		return p.config.Balancer.Pick(cluster, criteria, hash, skip)
+	}
+	to := c.EndpointFor(destination)
+	if !to.IsValid() || skip(to) {
+		return nil, false
+	}
+	return destined(to), true
+}
+
+// pickAny chooses an endpoint for the request.
+func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (Picked, bool) {
+	return x.proxy.pick(x.cluster, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
 }

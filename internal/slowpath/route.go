@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
+)
+
+// versions is what a listener says of HTTP/1.0.
+func (p *Proxy) versions(listener string) (rule model.HTTP10) {
+	if table, found := p.config.Table(listener); found {
+		rule = table.HTTP10
+	}
+	return rule
+}
+
+// unused gives a claim back.
+func (c *Claim) unused() {
+	if c != nil && !c.taken {
+		c.take().Done(Outcome{})
+	}
+}
+
+// take is for the one that calls Done.
+func (c *Claim) take() Picked {
+	c.taken = true
+	return c.Endpoint
+}
+
+// share is the route's share with the claim's cluster, or nil. Of several, with subsets of one cluster, it is that which the draw has chosen.
+func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
+	switch {
+	case c == nil:
+		return nil
+	case drawn != nil && drawn.Name == c.Cluster:
+		return drawn
+	}
+	i := slices.IndexFunc(route.Clusters, func(w model.WeightedCluster) bool { return w.Name == c.Cluster })
+	if i < 0 {
+		return nil
+	}
+	return &route.Clusters[i]
+}
+
+// routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".
+func (x *exchange) routeTable() *model.RouteTable {
+	table, ok := x.proxy.config.Table(x.session.Listener)
+	if !ok || x.Head.Path == "*" {
+		return nil
+	}
+	return table
+}
+
+// letWork lets others work, in the midst of what may take long.
+func (x *exchange) letWork() (gone bool) {
+	x.turn.Yield()
+	return x.session.Gone != nil && x.session.Gone()
+}
+
+// Pace implements headers.Pacer. It is that of work which is done to its end: others have their turn meanwhile.
+func (x *exchange) Pace(steps int) bool {
+	x.steps += steps
+	if x.steps >= stretch {
+		x.steps = 0
+		x.turn.Yield()
+	}
+	return true
+}
+
+// stretch is how many steps are done at a time, of some ten nanoseconds each.
+const stretch = 1 << 15
+
+func (x *exchange) find(r *model.Request) *model.Route {
+	if match := x.proxy.config.Match; match != nil {
+		return match(x.Table, r, x.letWork)
+	}
+	return x.Table.Match(r)
+}
+
+// match finds the request's route, and asks whether it allows what the request
+// wants to switch to.
+func (x *exchange) match() LocalReply {
+	if x.Table == nil {
+		return ReplyNoRoute
+	}
+	onward := x.ChangeHost(x.Table.Host)
+	x.Draw = cmp.Or(x.session.Draw, rand.Uint64())
+	x.session.Draw = 0
+	asked := x.Asked()
+	x.Route = x.find(&asked)
+	x.Head.Authority = onward
+	if x.Route == nil {
+		return ReplyNoRoute
+	}
+	if !x.Route.IsLocal() {
+		policy.ChooseCluster(&x.Request)
+	}
+	switch {
+	case x.Head.Upgrade && !x.Route.Allows(x.Head.Protocol), x.Head.Connect() && !x.Route.Allows(model.UpgradeConnect):
+		return ReplyUpgradeRefused
+	}
+	return noReply
+}
