@@ -13,7 +13,15 @@ import (
 )
 
 // confining are the packages of which a panic ends the connection that a goroutine serves, and not the daemon (internal/crash).
-var confining = []string{"internal/anchor", "internal/slowpath", "internal/slowpath/conns", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/tunnel", "internal/slowpath/watchdog"}
+var confining = []string{
+	"internal/anchor",
+	"internal/slowpath", "internal/slowpath/conns", "internal/slowpath/h1", "internal/slowpath/policy", "internal/slowpath/tunnel", "internal/slowpath/watchdog",
+}
+
+// mayConfine reports a folder whose package is confining as soon as it starts a goroutine.
+func mayConfine(folder string) bool {
+	return isWithin(folder, "internal/anchor") || isWithin(folder, "internal/slowpath")
+}
 
 const (
 	closes    = "ends connections or a context, and does nothing else"
