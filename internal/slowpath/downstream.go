@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/head"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/buffers"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
@@ -178,16 +179,11 @@ func (d *downstream) fill() error {
 	return err
 }
 
-// skipEmptyLines drops the empty lines that may precede a request (RFC 9112
-// section 2.2): some clients end a body with one. It reports whether it did.
+// skipEmptyLines drops the empty lines that may precede a request. It reports whether it did.
 func (d *downstream) skipEmptyLines() bool {
-	b := *d.head
-	n := 0
-	for n+1 < len(b) && b[n] == '\r' && b[n+1] == '\n' {
-		n += 2
-	}
+	n := h1.EmptyLines(*d.head)
 	if n > 0 {
-		*d.head = b[:copy(b, b[n:])]
+		*d.head = (*d.head)[:copy(*d.head, (*d.head)[n:])]
 	}
 	return n > 0
 }
@@ -214,7 +210,7 @@ func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	view.KeepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
 	a := reply.answer()
-	if table, ok := d.proxy.config.Table(d.session.Listener); ok && table.Hop != nil {
+	if table := d.table(); table != nil && table.Hop != nil {
 		a.Fields = headers.FinishOwn(table.Hop, a.Fields)
 	}
 	if a.Write(d.out, view) != nil {
@@ -231,11 +227,19 @@ func (d *downstream) bodyOf(h *head.Head, end int) *h1.RequestBody {
 	return h1.NewRequestBody(h, d.reader, d.turn)
 }
 
+// table is the listener's, or nil.
+func (d *downstream) table() *model.RouteTable {
+	if table, ok := d.proxy.config.Table(d.session.Listener); ok {
+		return table
+	}
+	return nil
+}
+
 // headTimeout is how long a head may take, and the answer to one that takes longer.
 func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 	within, reply = d.proxy.config.Limits.HeadTimeout, ReplyHeaderTimeout
-	table, ok := d.proxy.config.Table(d.session.Listener)
-	if !ok {
+	table := d.table()
+	if table == nil {
 		return within, reply
 	}
 	for _, limit := range []struct {
@@ -247,6 +251,41 @@ func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 		}
 	}
 	return within, reply
+}
+
+// turnOf is the turn that was given, or one that nobody waits for.
+func turnOf(t *shares.Turn) *shares.Turn {
+	if t == nil {
+		return &shares.Turn{}
+	}
+	return t
+}
+
+// charge makes the turn that of whose request has come, where the connection carries those of several clients: the one before may have been another's.
+func (d *downstream) charge() {
+	if d.session.From == nil {
+		return
+	}
+	if tenant := d.session.From().Tenant; tenant != d.turn.Path() {
+		d.turn.Rest()
+		d.turn = d.turn.For(tenant)
+	}
+}
+
+// begin waits for the turn of a request. It reports false for one that is not to be served, since too
+// many of its client's group wait: one that the fast path has begun to serve is never that.
+func (d *downstream) begin() bool {
+	if d.requests == 0 && d.session.Begun != nil {
+		d.turn.Work()
+		return true
+	}
+	return d.turn.Begin()
+}
+
+// linger closes the connection as conns.LingeringClose does.
+func (d *downstream) linger() {
+	d.turn.Rest()
+	conns.LingeringClose(d.conn)
 }
 
 // field is one header field.

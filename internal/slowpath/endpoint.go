@@ -38,22 +38,18 @@ func destinationOf(e Picked, host string, http bool, onward func() upstream.Orig
 	if out.Inner {
 		out.From = onward()
 	}
-	if s, ok := e.(Secured); ok {
-		if tls, hostname := s.Security(); tls != nil {
-			out.Target = &conns.Target{TLS: tls, Hostname: hostname, Host: host, HTTP: http}
-		}
+	if tls, hostname := securityOf(e); tls != nil {
+		out.Target = &conns.Target{TLS: tls, Hostname: hostname, Host: host, HTTP: http}
 	}
 	return out
 }
 
-// isSecured reports whether an endpoint is spoken to over TLS.
-func isSecured(e Picked) bool {
-	s, ok := e.(Secured)
-	if !ok {
-		return false
+// securityOf is nil for an endpoint that is not spoken to over TLS.
+func securityOf(e Picked) (tls *model.UpstreamTLS, hostname string) {
+	if s, ok := e.(Secured); ok {
+		return s.Security()
 	}
-	tls, _ := s.Security()
-	return tls != nil
+	return nil, ""
 }
 
 // destined is an endpoint that nobody balances: where the client meant to go.

@@ -4,7 +4,6 @@ package slowpath
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -159,7 +158,7 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 		return x.responding(refusal)
 	}
 	if x.Head.HTTP10 {
-		if refusal, ok := policy.CheckVersion(&x.Request, x.proxy.versions(x.session.Listener)); !ok {
+		if refusal, ok := policy.CheckVersion(&x.Request, x.table()); !ok {
 			return x.responding(refusal)
 		}
 	}
@@ -218,21 +217,10 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.ctx, x.cancel, x.tryCtx, x.cancelTry = ctx, cancel, ctx, cancel
 	x.whole = make(chan struct{})
 	x.out.Begin()
-	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
+	x.watchdog = watchdog.Start(x.conn, x.reader, policy.Idle(x.Route, x.proxy.config.Limits.StreamIdle), x.session.Stays, cancel, x.proxy.config.Crashes)
 	x.watchdog.Limit(policy.Times(&x.Request, x.headBegan))
 	x.beginBody()
 	x.mirror()
-}
-
-// idleLimit is the longest time without progress.
-func (x *exchange) idleLimit() time.Duration {
-	switch {
-	case x.Route == nil || x.Route.Idle == 0:
-		return x.proxy.config.Limits.StreamIdle
-	case x.Route.Idle < 0:
-		return math.MaxInt64
-	}
-	return x.Route.Idle
 }
 
 // beginBody tells the client to send its body, as Envoy does, without asking

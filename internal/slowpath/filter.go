@@ -60,22 +60,18 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.ctx = ctx
-	x.watchdog = watchdog.Start(x.conn, x.reader, x.idleLimit(), x.session.Stays, cancel, x.proxy.config.Crashes)
+	x.watchdog = watchdog.Start(x.conn, x.reader, policy.Idle(x.Route, x.proxy.config.Limits.StreamIdle), x.session.Stays, cancel, x.proxy.config.Crashes)
 	if x.body == nil {
 		x.watchdog.RequestRead(0)
 	} else {
 		x.watchdog.RequestUnread()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		x.watchdog.Stop()
-		x.watchdog = nil
-		return true
-	case <-ctx.Done():
+	if !sleep(ctx, d) {
 		return false
 	}
+	x.watchdog.Stop()
+	x.watchdog = nil
+	return true
 }
 
 // follow claims the endpoint that the request wants in place of the kernel's choice. A failure says that it cannot be had, and no other one

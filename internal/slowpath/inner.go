@@ -3,11 +3,13 @@
 package slowpath
 
 import (
+	"cmp"
 	"errors"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -43,25 +45,13 @@ func (s *Session) origin() upstream.Origin {
 // onward is the origin of what is sent on, of which so many copies may be made. circle is for what comes from its client.
 func (s *Session) onward(turn *shares.Turn, circle *atomic.Bool, copies int) upstream.Origin {
 	from := s.origin()
-	if from.Circle == nil {
-		from.Circle = circle
-	}
-	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: from.Circle, Copies: copies}
+	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
 }
 
 // connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the
 // connection's origin says: it passes so few listeners that this is bounded, too.
 func (s *Session) connecting() upstream.Origin {
-	return s.onward(turnOf(s.Turn), &atomic.Bool{}, s.copies())
-}
-
-// copies is how many copies may be made of a request of the session, and of those.
-func (s *Session) copies() int {
-	from := s.origin()
-	if from.Depth == 0 {
-		return maxCopies
-	}
-	return from.Copies
+	return s.onward(turnOf(s.Turn), &atomic.Bool{}, policy.Copies(s.origin()))
 }
 
 // onward is the origin of what is sent on for the request.
@@ -69,11 +59,8 @@ func (x *exchange) onward() upstream.Origin {
 	if x.circle == nil {
 		x.circle = &atomic.Bool{}
 	}
-	return x.session.onward(x.turn, x.circle, copiesOfEach(x.session.copies(), x.copied))
+	return x.session.onward(x.turn, x.circle, policy.CopiesOfEach(policy.Copies(x.session.origin()), x.copied))
 }
-
-// copiesOfEach is how many copies may be made of a request, and of each of its copies, so that together with these they are no more than left.
-func copiesOfEach(left, copied int) int { return (left - copied) / (copied + 1) }
 
 // circles reports an endpoint that what has passed so many listeners must not come to.
 func (p *Proxy) circles(cluster string, e Picked, from upstream.Origin) bool {

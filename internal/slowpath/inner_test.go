@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -217,7 +218,7 @@ func TestCopiesOfCopiesAreMade(t *testing.T) {
 func TestCopiesOfOneRequestAreBounded(t *testing.T) {
 	for left := range 40 {
 		for copied := range left + 1 {
-			each := copiesOfEach(left, copied)
+			each := policy.CopiesOfEach(left, copied)
 			if each < 0 || copied+(copied+1)*each > left {
 				t.Errorf("%d left and %d made: %d for each", left, copied, each)
 			}

@@ -21,7 +21,7 @@ func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	if s.Requests > 0 || s.Begun != nil {
 		return nil, nil, nil
 	}
-	if proxy := p.config.tcp(s.Listener); proxy != nil {
+	if proxy := p.config.TCP(s.Listener); proxy != nil {
 		return proxy, nil, nil
 	}
 	if p.config.Inspection == nil {

@@ -6,9 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
-	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -26,9 +23,6 @@ import (
 const (
 	// maxMirrors is the number of copies of one proxy that are made or sent at a time. Others are left out.
 	maxMirrors = 128
-	// maxCopies is the number of copies that are made of one request of a client, by all listeners of this process that it and its copies come
-	// to. Others are left out. Without it they would multiply where a copy comes back to a route that has copies made.
-	maxCopies = 128
 	// maxMirrorBody is the longest body of a request that is copied, in bytes.
 	maxMirrorBody = 64 << 10
 )
@@ -73,7 +67,7 @@ func (x *exchange) mirror() {
 
 // makeCopies makes those that the session may still have. Each may be copied as often as the request itself.
 func (x *exchange) makeCopies() {
-	left := x.session.copies()
+	left := policy.Copies(x.session.origin())
 	for i := range x.Route.Mirrors {
 		m := &x.Route.Mirrors[i]
 		if len(x.copies) >= left || !m.Share.Holds(rand.Uint64()) {
@@ -85,17 +79,14 @@ func (x *exchange) makeCopies() {
 	}
 	x.copied = len(x.copies)
 	for _, c := range x.copies {
-		c.from = x.session.onward(x.turn, &atomic.Bool{}, copiesOfEach(left, x.copied))
+		c.from = x.session.onward(x.turn, &atomic.Bool{}, policy.CopiesOfEach(left, x.copied))
 	}
 }
 
 // copyFor is nil where the policy's cluster cannot be had, or too many copies are under way. What a copy has taken that is not made, also because of a
 // panic, is given back.
 func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
-	name := m.Cluster
-	if m.Header != "" {
-		name = headers.First(x.Values(m.Header))
-	}
+	name := policy.MirrorCluster(&x.Request, m)
 	cluster := x.proxy.config.Cluster(name)
 	if cluster == nil {
 		return nil
@@ -127,7 +118,8 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster), head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
+		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster),
+		head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
 	}
@@ -205,7 +197,10 @@ func (c *requestCopy) run(body, trailer []byte) {
 	defer c.turn.Rest()
 	c.conn = conn
 	conn.Begin(ctx, c.proxy.config.Limits.heads(), c.turn)
-	status, keep, err := c.exchange(conn, body, trailer)
+	if !c.trailers {
+		trailer = nil
+	}
+	status, keep, err := conn.RoundTrip(&conns.Message{Method: c.method, Head: c.head, Body: body, Trailer: trailer, Chunked: c.chunked})
 	c.conn = nil
 	conn.End(keep, c.proxy.conns)
 	c.done(Outcome{Status: status, Err: err})
@@ -221,35 +216,4 @@ func (c *requestCopy) giveBack() {
 		},
 		func() { c.done(Outcome{}) },
 	)
-}
-
-// exchange reports the status of the answer, and whether the endpoint takes another request on the connection.
-func (c *requestCopy) exchange(conn *conns.Conn, body, trailer []byte) (status int, keep bool, err error) {
-	if err := c.write(conn, body, trailer); err != nil {
-		return 0, false, err
-	}
-	conn.Whole.Store(true)
-	resp, err := conn.Responses.Final(c.method, func(*h1.Response) error { return nil })
-	if err != nil {
-		return 0, false, err
-	}
-	if resp.Body != nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-	}
-	return resp.Status, resp.KeepAlive && err == nil && resp.Status != http.StatusSwitchingProtocols, err
-}
-
-func (c *requestCopy) write(conn *conns.Conn, body, trailer []byte) error {
-	w := h1.NewRequestWriter(conn.Conn, c.chunked)
-	defer w.Release()
-	if err := w.Head(c.head); err != nil {
-		return err
-	}
-	if err := w.Data(body); err != nil {
-		return err
-	}
-	if !c.trailers {
-		trailer = nil
-	}
-	return w.End(trailer)
 }

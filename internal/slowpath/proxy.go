@@ -152,13 +152,6 @@ type Config struct {
 	Limits  Limits
 }
 
-func (c *Config) tcp(listener string) *model.TCPProxy {
-	if c.TCP == nil {
-		return nil
-	}
-	return c.TCP(listener)
-}
-
 // Proxy serves all listeners. It is safe for concurrent use.
 type Proxy struct {
 	config   Config
@@ -189,6 +182,9 @@ func New(config Config) *Proxy {
 	}
 	if config.Dial == nil {
 		config.Dial = conns.Dial
+	}
+	if config.TCP == nil {
+		config.TCP = func(string) *model.TCPProxy { return nil }
 	}
 	p := &Proxy{config: config}
 	p.breakers = policy.NewCircuitBreakers(p.config.load)

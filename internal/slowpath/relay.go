@@ -284,10 +284,6 @@ func (r *relay) breakOff(ctx context.Context, f h1.Framing, err error) error {
 	if r.result.Flag != FlagDownstreamTermination && r.out.DiscardBuffered() {
 		return r.refuse(ctx, err)
 	}
-	if f == h1.FramedLength || f == h1.FramedChunks {
-		_ = r.client.Close()
-		return err
-	}
-	conns.Abort(r.client)
+	endBroken(r.client, f)
 	return err
 }

@@ -5,6 +5,7 @@ package slowpath
 import (
 	"cmp"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -56,8 +57,8 @@ func (x *exchange) isLast() bool {
 	if x.session.Closing != nil && x.session.Closing() {
 		return true
 	}
-	table, ok := x.proxy.config.Table(x.session.Listener)
-	return ok && table.Connections.Requests > 0 && x.session.Requests+x.requests >= table.Connections.Requests
+	table := x.table()
+	return table != nil && table.Connections.Requests > 0 && x.session.Requests+x.requests >= table.Connections.Requests
 }
 
 // closeOrKeep ends the reading of the request after its whole answer.
@@ -122,18 +123,18 @@ func (x *exchange) breakOff(status int, f h1.Framing, err error) (bool, error) {
 		return x.answer(failure)
 	}
 	x.finish(status, flag)
-	x.abort(f)
+	endBroken(x.conn, f)
 	return false, err
 }
 
-// abort closes so that a body cannot be taken for complete. A length or chunks
+// endBroken closes so that a body cannot be taken for complete. A length or chunks
 // tell that by themselves, and leave the client what has arrived.
-func (x *exchange) abort(f h1.Framing) {
+func endBroken(client net.Conn, f h1.Framing) {
 	if f == h1.FramedLength || f == h1.FramedChunks {
-		_ = x.conn.Close()
+		_ = client.Close()
 		return
 	}
-	conns.Abort(x.conn)
+	conns.Abort(client)
 }
 
 // fail answers a request that no endpoint answered.

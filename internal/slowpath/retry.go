@@ -174,12 +174,17 @@ func (x *exchange) abandon(resp *h1.Response, err error) {
 func (x *exchange) pause(d time.Duration) bool {
 	x.turn.Rest()
 	defer x.turn.Work()
+	return sleep(x.ctx, d) && x.ctx.Err() == nil
+}
+
+// sleep reports whether the context has not ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return x.ctx.Err() == nil
-	case <-x.ctx.Done():
+		return true
+	case <-ctx.Done():
 		return false
 	}
 }

@@ -5,19 +5,10 @@ package slowpath
 import (
 	"cmp"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
-
-// versions is what a listener says of HTTP/1.0.
-func (p *Proxy) versions(listener string) (rule model.HTTP10) {
-	if table, found := p.config.Table(listener); found {
-		rule = table.HTTP10
-	}
-	return rule
-}
 
 // unused gives a claim back.
 func (c *Claim) unused() {
@@ -32,28 +23,20 @@ func (c *Claim) take() Picked {
 	return c.Endpoint
 }
 
-// share is the route's share with the claim's cluster, or nil. Of several, with subsets of one cluster, it is that which the draw has chosen.
+// share is the route's share with the claim's cluster, or nil.
 func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
-	switch {
-	case c == nil:
-		return nil
-	case drawn != nil && drawn.Name == c.Cluster:
-		return drawn
-	}
-	i := slices.IndexFunc(route.Clusters, func(w model.WeightedCluster) bool { return w.Name == c.Cluster })
-	if i < 0 {
+	if c == nil {
 		return nil
 	}
-	return &route.Clusters[i]
+	return policy.ShareWith(c.Cluster, route, drawn)
 }
 
 // routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".
 func (x *exchange) routeTable() *model.RouteTable {
-	table, ok := x.proxy.config.Table(x.session.Listener)
-	if !ok || x.Head.Path == "*" {
+	if x.Head.Path == "*" {
 		return nil
 	}
-	return table
+	return x.table()
 }
 
 // letWork lets others work, in the midst of what may take long.

@@ -119,7 +119,7 @@ func (x *exchange) appendRequest(b []byte) []byte {
 
 // appendRequestHead appends the request's head for the endpoint in use.
 func (x *exchange) appendRequestHead(b []byte) []byte {
-	if isSecured(x.endpoint) {
+	if tls, _ := securityOf(x.endpoint); tls != nil {
 		return h1.AppendRequestHead(b, &x.Head, headers.ClientCert)
 	}
 	return h1.AppendRequestHead(b, &x.Head)

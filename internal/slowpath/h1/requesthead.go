@@ -53,3 +53,12 @@ func mayHaveBody(method string) bool {
 func appendUpgrade(b []byte, protocol string) []byte {
 	return appendField(appendField(b, "Connection", "Upgrade"), "Upgrade", protocol)
 }
+
+// EmptyLines is the length of the empty lines that may precede a request (RFC 9112
+// section 2.2): some clients end a body with one.
+func EmptyLines(b []byte) (n int) {
+	for n+1 < len(b) && b[n] == '\r' && b[n+1] == '\n' {
+		n += 2
+	}
+	return n
+}

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,4 +51,16 @@ func drawOf(values []string, chance uint64) uint64 {
 		return chance
 	}
 	return n
+}
+
+// ShareWith is the route's share with that cluster, or nil. Of several, with subsets of one cluster, it is that which the draw has chosen.
+func ShareWith(cluster string, route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
+	if drawn != nil && drawn.Name == cluster {
+		return drawn
+	}
+	i := slices.IndexFunc(route.Clusters, func(w model.WeightedCluster) bool { return w.Name == cluster })
+	if i < 0 {
+		return nil
+	}
+	return &route.Clusters[i]
 }

@@ -3,8 +3,10 @@
 package policy
 
 import (
+	"math"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 )
 
@@ -18,4 +20,15 @@ func Times(r *headers.Request, headBegan time.Time) (readBy, endBy time.Time) {
 		endBy = headBegan.Add(d)
 	}
 	return readBy, endBy
+}
+
+// Idle is the longest time without progress, where usual is that of routes that say nothing.
+func Idle(route *model.Route, usual time.Duration) time.Duration {
+	switch {
+	case route == nil || route.Idle == 0:
+		return usual
+	case route.Idle < 0:
+		return math.MaxInt64
+	}
+	return route.Idle
 }

@@ -12,7 +12,11 @@ import (
 
 // CheckVersion does what the listener says of a request of HTTP/1.0 (Http1ProtocolOptions). One that names no host gets the default one, so that
 // all requests have one from here on. ok is false for a request that is refused; as in Envoy its connection closes.
-func CheckVersion(r *headers.Request, rule model.HTTP10) (answer reply.Answer, ok bool) {
+func CheckVersion(r *headers.Request, table *model.RouteTable) (answer reply.Answer, ok bool) {
+	var rule model.HTTP10
+	if table != nil {
+		rule = table.HTTP10
+	}
 	if !rule.Accept {
 		return reply.Answer{Status: http.StatusUpgradeRequired, Close: true}, false
 	}
