@@ -36,8 +36,9 @@ func (d *dynamic) asksServerFor(k config.Kind) bool {
 
 // OriginsByKind are the origins for the metrics, those of one kind and source together (metrics.Source).
 func (s *Source) OriginsByKind() []metrics.Origin {
+	origins := s.Origins() // before the counts: what is refused meanwhile is counted rather than shown
 	secrets, certificates := s.secrets.Store().RefusedFiles()
-	return s.intake.Sum(s.Origins(), intake.Refused{Served: s.secrets.Refused(), SecretFiles: secrets, CertificateFiles: certificates})
+	return s.intake.Sum(origins, intake.Refused{Served: s.secrets.Refused(), SecretFiles: secrets, CertificateFiles: certificates})
 }
 
 // DynamicStats returns statistics of dynamic resources by their names, but for what the kernel was written; nil: everything is in the file.

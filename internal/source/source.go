@@ -72,7 +72,7 @@ type Source struct {
 
 // New returns a Source that begins with the static part of a bootstrap. Nothing runs yet. Close is to be called.
 func New(c Config, b *Bootstrap) *Source {
-	s := &Source{cfg: c, intake: intake.New(), ignored: newIgnoredFields(c.Logger), unresolved: b.Static, watch: b.watch, freeMemory: debug.FreeOSMemory}
+	s := &Source{cfg: c, intake: intake.New(), ignored: newIgnoredFields(c.Logger), desired: b.Static, unresolved: b.Static, watch: b.watch, freeMemory: debug.FreeOSMemory}
 	s.secrets = newSecrets(&c, b)
 	s.names = resolve.New(resolve.Config{
 		Logger: c.Logger, Lock: &s.mu, Source: func() *model.Config { return s.unresolved }, Activate: s.activateResolved, Spawn: c.Spawn,
@@ -142,11 +142,12 @@ func (s *Source) Exclusive(f func()) {
 	f()
 }
 
-// Reactivate puts the configuration in force again: at the start, and when what Config.Activate makes of it has changed.
+// Reactivate puts the configuration in force again: at the start, and when what Config.Activate makes of it has changed. What waits for its secrets goes on
+// waiting.
 func (s *Source) Reactivate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.activate(s.unresolved)
+	return s.activate(s.desired)
 }
 
 // activate puts a configuration in force: as far as it is warm, and with the names that are resolved. Needs s.mu.

@@ -63,6 +63,29 @@ func TestARefusedConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
+// This host gets another address while a changed cluster waits for its secrets: the cluster goes on waiting, and is not forgotten.
+func TestAClusterGoesOnWaitingForItsSecretsWhenTheConfigurationIsActivatedAgain(t *testing.T) {
+	s := newTestSource(t, fmt.Appendf(nil, fromFile, "/nowhere/clusters", "/nowhere/endpoints"), slog.New(slog.DiscardHandler))
+	s.cfg.Activate = func(*model.Config) error { return nil }
+	plain := &model.Cluster{Name: "shop"}
+	secured := &model.Cluster{Name: "shop", Sockets: []*model.UpstreamTLS{{CertificateSecret: &model.SecretSource{Name: "own", File: "/nowhere/secret"}}}}
+	before, changed := &model.Config{Clusters: []*model.Cluster{plain}}, &model.Config{Clusters: []*model.Cluster{secured}}
+	for _, cfg := range []*model.Config{before, changed} {
+		var err error
+		if s.Exclusive(func() { err = s.activate(cfg) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, when := range []string{"at first", "again"} {
+		if s.desired != changed || s.unresolved.Clusters[0] != plain || s.warming[secured] != plain {
+			t.Fatalf("%s: the cluster that waits is forgotten", when)
+		}
+		if err := s.Reactivate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Memory is given back behind a large file, and behind a small one that replaces it, since the large one's is needless only then.
 func TestMemoryIsGivenBackBehindLargeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xlb.yaml")
