@@ -2,8 +2,6 @@
 
 package reconcile
 
-import ()
-
 // SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
 // number of changes. Requests see a cluster's old groups or its new ones. An index without an endpoint is ignored: it has been
 // released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.

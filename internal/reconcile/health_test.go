@@ -179,7 +179,7 @@ func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
 	}
 }
 
-// groupsOf are the groups that a cluster's root chooses among, in their order, and then the root. Their indices stay taken until Reclaim.
+// groupsOf are the groups that a cluster's root chooses among, by their first endpoint, and then the root. Their indices stay taken until Reclaim.
 func (g *rig) groupsOf(name string) (groups []uint32) {
 	index, _ := g.r.ClusterIndex(name)
 	root := uint32(g.kernel.sh.Clusters[index].Root)
@@ -188,6 +188,8 @@ func (g *rig) groupsOf(name string) (groups []uint32) {
 			groups = append(groups, group)
 		}
 	}
+	first := func(group uint32) uint32 { return slices.Min(g.kernel.turnsBelow(group)) }
+	slices.SortFunc(groups, func(a, b uint32) int { return int(first(a)) - int(first(b)) })
 	return append(groups, root)
 }
 

@@ -284,19 +284,24 @@ func (g *rig) checkState(when string, requests []*model.Request, configs ...*mod
 			g.t.Fatalf("%s: listener %s serves as none of the configurations:\n%s", when, a, why)
 		}
 	}
+	at := map[uint32]string{}
+	for _, e := range g.r.clusters.Endpoints() {
+		at[e.Index] = e.Address.String()
+	}
 	for _, c := range g.r.clusters.Clusters() {
-		g.checkTurns(when, c.Name, c.Index, configs)
+		g.checkTurns(when, c.Name, c.Index, at, configs)
 		for criteria, index := range c.Subsets {
-			g.checkTurns(when, c.Name+string(criteria), index, configs)
+			g.checkTurns(when, c.Name+string(criteria), index, at, configs)
 		}
 	}
 }
 
-func (g *rig) checkTurns(when, name string, entry uint32, configs []*model.Config) {
+// checkTurns knows the addresses of endpoints by index.
+func (g *rig) checkTurns(when, name string, entry uint32, addresses map[uint32]string, configs []*model.Config) {
 	g.t.Helper()
 	var got []string
 	for _, turn := range g.kernel.turns(entry) {
-		got = append(got, g.addressOf(turn))
+		got = append(got, addresses[turn])
 	}
 	// A cluster that is new, or to be removed, may be empty.
 	ok := len(got) == 0 && slices.ContainsFunc(configs, func(cfg *model.Config) bool { return !g.wants(cfg, name) })

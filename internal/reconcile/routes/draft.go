@@ -42,7 +42,8 @@ type draftVHost struct {
 	changed bool
 }
 
-// NewDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush. The caller closes the draft. Nil stands for no live version.
+// NewDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush.
+// The caller closes the draft. Nil stands for no live version.
 func (r *Reconciler) NewDraft(owner maps.ListenerKey, live *Version, t *tables.Table) (*Draft, error) {
 	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {

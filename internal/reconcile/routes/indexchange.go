@@ -3,8 +3,9 @@
 package routes
 
 import (
-	"github.com/xlb-project/xlb/internal/reconcile/writes"
 	"slices"
+
+	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // indexChange makes an index of the live version one with other buckets, in place. A request reads one bucket of an index: so if nothing else

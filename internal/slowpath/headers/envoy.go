@@ -185,7 +185,7 @@ func (r *Request) FinishResponse(fields []head.Field) []head.Field {
 	return fields
 }
 
-// dressed is what needs no request.
+// FinishOwn finishes the fields of an answer as far as that needs no request.
 func FinishOwn(rule *model.Hop, fields []head.Field) []head.Field {
 	fields = h1.EndToEnd(fields)
 	if len(head.Values(fields, "date")) == 0 {
