@@ -71,7 +71,7 @@ var (
 	// HealthHTTP and HealthTCP are health checks.
 	HealthHTTP = Row{
 		Name: "health checks, HTTP", Side: Client, HeadBytes: 60 << 10, BodyBytes: 1 << 20, Varies: "HealthCheck.timeout",
-		Made: []string{"internal/health.NewProbe", "internal/node.dialForCheck"},
+		Made: []string{"internal/health.NewProbe", "internal/dialer.dialForCheck"},
 	}
 	HealthTCP = Row{Name: "health checks, TCP", Side: Client, BodyBytes: 64 << 10, Varies: "HealthCheck.timeout"}
 	// DNS is one look-up. A message has at most 65,535 bytes (RFC 1035 section 4.2.2).
@@ -91,7 +91,7 @@ var (
 	Upstream = Row{
 		Name: "slow path, endpoints", Side: Client,
 		Varies: "connect_timeout, timeout of routes, stream_idle_timeout; heads as those of clients",
-		Made:   []string{"internal/slowpath/conns.Dial", "internal/node.dial", "internal/anchor.DialInner", "internal/mtls.handshake"},
+		Made:   []string{"internal/slowpath/conns.Dial", "internal/dialer.Dial", "internal/anchor.DialInner", "internal/mtls.handshake"},
 		Shown:  []string{"TestEndpointsThatStallInTheHandshake"},
 	}
 	// Pool are the fast path's connections to endpoints, opened ahead.

@@ -17,7 +17,7 @@ func (n *Node) newBound() *listeners.Bound {
 			return n.anchors.Bind(address, to)
 		},
 		Indices:          func() map[string]uint32 { return n.reconcil.ListenerNumbers() },
-		MaxConnections:   func() uint64 { return n.generation.Load().Config().MaxConnections },
+		MaxConnections:   func() uint64 { return n.activator.Generation().Config().MaxConnections },
 		AddressesChanged: n.addressesChanged,
 		Spawn:            n.goes,
 	})

@@ -13,23 +13,10 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/listeners"
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source"
 )
-
-// A configuration that comes when the daemon ends is neither compiled nor put in force. The node has no compiler, nor a kernel.
-func TestNothingIsPutInForceAtTheEnd(t *testing.T) {
-	ending := make(chan struct{})
-	close(ending)
-	n := &Node{ending: ending}
-	n.inner, n.bound = listeners.NewInner(n.log), n.newBound()
-	if err := n.install(&model.Config{}); !errors.Is(err, shutdown.ErrEnding) {
-		t.Errorf("got %v, want that the daemon ends", err)
-	}
-}
 
 // A bootstrap holds its configuration, routes and all, which is replaced.
 func TestNodeKeepsNoBootstrap(t *testing.T) {
@@ -52,7 +39,7 @@ func TestTheEndRefusesNoAddresses(t *testing.T) {
 	}
 	n.source, n.inner, n.bound = n.newSource(bootstrap), listeners.NewInner(n.log), n.newBound()
 	defer n.source.Close()
-	n.generation.Store(generation.Empty())
+	n.activator = n.newActivator()
 	n.addressesChanged(nil)
 	if log.Len() != 0 {
 		t.Errorf("the log says\n%s", log)

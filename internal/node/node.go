@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -15,23 +14,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/xlb-project/xlb/internal/activate"
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/adminserver"
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/check"
-	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
-	"github.com/xlb-project/xlb/internal/generation"
+	"github.com/xlb-project/xlb/internal/dialer"
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/listeners"
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/poller"
@@ -43,6 +39,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
+	"github.com/xlb-project/xlb/internal/view"
 )
 
 // Options say what to run.
@@ -114,36 +111,28 @@ type Node struct {
 
 	datapath *datapath.Datapath
 	events   *datapath.Events
-	compiler *compile.Compiler // needs updates
-	matchers *match.Builder    // needs updates
 	reconcil *reconcile.Reconciler
-	selector *selection.Selector
-	handback *handback.Handback
-	pool     *pool.Pool
-	anchors  *anchor.Set
-	proxy    *slowpath.Proxy
-	recorder *metrics.Recorder
-	crashes  *crash.Log
-	dialer   *dialer
-	health   *healthctl.Manager
-	guards   *guardctl.Controller
-	bound    *listeners.Bound
-	inner    *listeners.Inner    // install alone uses it, and requests in circles
-	admin    *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
+	// activator has what is in force, pools the endpoints of it.
+	activator *activate.Activator
+	pools     *activate.Pools
+	selector  *selection.Selector
+	handback  *handback.Handback
+	pool      *pool.Pool
+	anchors   *anchor.Set
+	proxy     *slowpath.Proxy
+	recorder  *metrics.Recorder
+	crashes   *crash.Log
+	dialer    *dialer.Dialer
+	health    *healthctl.Manager
+	guards    *guardctl.Controller
+	bound     *listeners.Bound
+	inner     *listeners.Inner    // for the activator, and for requests in circles
+	admin     *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
 	// source is where configurations come from. Its lock (Source.Exclusive) is the one that "needs updates" speaks of.
-	source  *source.Source
-	metrics *metrics.Collector
+	source *source.Source
+	view   *view.View
 
-	// generation is what is in force.
-	generation atomic.Pointer[generation.Generation]
-	// switching is held for writing while kernel and generation change. A choice that has found no endpoint waits for it.
-	switching sync.RWMutex
-	// kept counts by address the endpoints to which the slow path keeps connections, plain are the clusters that have no i-socks. Both need updates.
-	kept  map[netip.AddrPort]int
-	plain map[string]bool
-	// shortest is what the pool was told last. Needs updates.
-	shortest time.Duration
-	// unswept: the slow path still has something of clusters that have gone. Needs updates.
+	// unswept: the slow path still has something of clusters that have gone. Guarded by source.Exclusive.
 	unswept bool
 	ready   atomic.Pointer[error]
 	unfit   string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
@@ -151,9 +140,6 @@ type Node struct {
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
-
-	mu      sync.Mutex
-	waiting map[uint32]struct{} // removed endpoints with slow requests outstanding
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -228,11 +214,9 @@ func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Nod
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), dialer: newDialer(o.CongestionControl), desk: newDesk(), waiting: map[uint32]struct{}{}}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), desk: newDesk()}
 	n.source, n.inner = n.newSource(bootstrap), listeners.NewInner(n.log)
 	n.setReady(errStarting)
-	n.generation.Store(generation.Empty())
-	n.kept = map[netip.AddrPort]int{}
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
 	opened, ok := shutdown.Unless(n.ending, func() opening { return openDatapath(o) })
 	if !ok {
@@ -251,8 +235,8 @@ func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, 
 // newSource has configurations put in force by the node from now on.
 func (n *Node) newSource(b *source.Bootstrap) *source.Source {
 	return source.New(source.Config{
-		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: n.install, Spawn: n.goes, NewTicker: n.ticks,
-		Cluster: func(name string) *model.Cluster { return n.generation.Load().Cluster(name) },
+		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.goes, NewTicker: n.newTicker,
+		Cluster: func(name string) *model.Cluster { return n.activator.Generation().Cluster(name) },
 	}, b)
 }
 
@@ -289,7 +273,7 @@ func (n *Node) build() error {
 	if err != nil {
 		return err
 	}
-	netns, err := netnsCookie()
+	netns, err := datapath.NetnsCookie()
 	if err != nil {
 		return err
 	}
@@ -299,27 +283,27 @@ func (n *Node) build() error {
 	if err := d.Exclude(n.o.Exclude); err != nil {
 		return err
 	}
-	n.compiler = compile.NewCompiler()
-	n.matchers = match.NewBuilder()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
+	n.activator = n.newActivator()
+	n.dialer = n.newDialer()
 	n.selector = n.newSelector()
-	n.metrics = metrics.NewCollector(measured{n}, n.recorder)
 	n.proxy = n.newProxy()
+	n.pools = n.newPools()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
-		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialCheck, Spawn: n.goes,
+		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialer.ForCheck, Spawn: n.goes,
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: netns, Released: n.released,
-		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: &n.dialer.partings,
+		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: netns, Released: n.pools.Closed,
+		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(),
 	})
 	if err != nil {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Netns: netns,
-		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.generation.Load().Limits(listener) }, Crashes: n.crashes,
+		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {
 		return err
@@ -332,13 +316,14 @@ func (n *Node) build() error {
 		return err
 	}
 	n.bound = n.newBound()
+	n.view = n.newView()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
 	if err := n.source.Reactivate(); err != nil {
 		return err
 	}
 	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
-	n.source.Exclusive(func() { err = n.bound.Apply(n.generation.Load().Config()) })
+	n.source.Exclusive(func() { err = n.bound.Apply(n.activator.Generation().Config()) })
 	return err
 }
 
@@ -380,8 +365,10 @@ func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
 	n.every(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
-	left := &sweeper{n: n}
-	n.every(ctx, sweepPace, left.due, left.sweep)
+	if n.o.FastPath {
+		left := n.datapath.NewSweeper(n.log)
+		n.every(ctx, datapath.SweepPace, left.Due, left.Sweep)
+	}
 	n.goes(n.health.Run)
 	n.goes(func() { n.guards.Run(ctx) })
 	// Before there is any other configuration, which may want its address.
@@ -393,7 +380,7 @@ func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 }
 
 func (n *Node) beginAdmin(ctx context.Context, api *adminserver.Server) {
-	handler := n.source.WithClientStatus(admin.NewHandler(n, n.returning(n.metrics.Handler())))
+	handler := n.source.WithClientStatus(admin.NewHandler(n.view, n.view.Metrics()))
 	n.source.Exclusive(func() {
 		n.admin = api
 		n.goes(api.Serve(ctx, handler))
@@ -418,20 +405,14 @@ func (n *Node) goes(f func()) {
 const tendPace = reconcile.RegroupPace
 
 // mustTend reports whether there is something to tend. It does not wait.
-func (n *Node) mustTend() bool {
-	if !n.mu.TryLock() {
-		return true
-	}
-	defer n.mu.Unlock()
-	return len(n.waiting) > 0 || n.reconcil.MustRegroup()
-}
+func (n *Node) mustTend() bool { return n.pools.MustRelease() || n.reconcil.MustRegroup() }
 
 // tend lets the weights of endpoints that have just become healthy grow, tries again what there was no room for, and gives up removed endpoints.
 func (n *Node) tend() {
 	if err := n.reconcil.Regroup(); err != nil {
 		n.log.Warn("applying slow starts or health changes failed; will retry", "err", err)
 	}
-	n.releaseWaiting()
+	n.pools.Release()
 }
 
 // reclaim waits for the kernel, which takes seconds where other work takes all the time of the processors: nothing else may wait for it.
@@ -441,10 +422,10 @@ func (n *Node) reclaim() {
 	}
 }
 
-// every asks again and again whether f is to be called, which happens in a goroutine of its own, until ctx ends. To ask must not wait for
-// anything: a daemon with nothing to do wakes for that alone.
+// every asks at that pace whether f is to be called, which happens in a goroutine of its own, until ctx ends. due must not wait: a daemon with nothing to do
+// wakes for that alone.
 func (n *Node) every(ctx context.Context, pace time.Duration, due func() bool, f func()) {
-	call, stop := n.ticks(pace, due)
+	call, stop := n.newTicker(pace, due)
 	n.goes(func() {
 		defer stop()
 		for {
@@ -458,24 +439,13 @@ func (n *Node) every(ctx context.Context, pace time.Duration, due func() bool, f
 	})
 }
 
-// ticks tells again and again, until it is stopped, that something is due.
-func (n *Node) ticks(pace time.Duration, due func() bool) (call <-chan struct{}, stop func()) {
-	c := make(chan struct{}, 1)
-	beat, err := poller.Every(func(time.Time) time.Duration {
-		if due() {
-			select {
-			case c <- struct{}{}:
-			default: // it has yet to be heard
-			}
-		}
-		return pace
-	})
+// newTicker is poller.NewTicker. The pool has beats as well: without them there is no daemon.
+func (n *Node) newTicker(pace time.Duration, due func() bool) (call <-chan struct{}, stop func()) {
+	call, stop, err := poller.NewTicker(pace, due)
 	if err != nil {
-		// The pool has beats as well: without them there is no daemon.
 		n.log.Error("periodic tasks are disabled", "err", err)
-		return c, func() {}
 	}
-	return c, beat.Stop
+	return call, stop
 }
 
 func (n *Node) beat() {
@@ -574,15 +544,10 @@ func (n *Node) busy() bool {
 
 func (n *Node) setReady(err error) { n.ready.Store(&err) }
 
-func netnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open socket: %w", err)
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("read cookie of network namespace: %w", err)
-	}
-	return cookie, nil
+func (n *Node) newView() *view.View {
+	return view.New(view.Config{
+		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unfit }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
+		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
+		Health: n.health, Guards: n.guards, Scheduler: n.desk, Crashes: n.crashes, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+	})
 }

@@ -3,12 +3,18 @@
 package node
 
 import (
+	"context"
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/balance"
+	"github.com/xlb-project/xlb/internal/dialer"
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // observer implements slowpath.Observer.
@@ -25,30 +31,40 @@ func (o observer) Observe(r slowpath.Report) {
 
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
-		Table: func(listener string) (*model.RouteTable, bool) { return n.generation.Load().Routes(listener) },
+		Table: func(listener string) (*model.RouteTable, bool) { return n.activator.Generation().Routes(listener) },
 		Match: func(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
-			return n.generation.Load().Match(t, r, pause)
+			return n.activator.Generation().Match(t, r, pause)
 		},
-		Inspection: func(listener string) *model.Inspection { return n.generation.Load().Inspection(listener) },
-		TCP:        func(listener string) *model.TCPProxy { return n.generation.Load().TCP(listener) },
-		Cluster:    func(name string) *model.Cluster { return n.generation.Load().Cluster(name) },
+		Inspection: func(listener string) *model.Inspection { return n.activator.Generation().Inspection(listener) },
+		TCP:        func(listener string) *model.TCPProxy { return n.activator.Generation().TCP(listener) },
+		Cluster:    func(name string) *model.Cluster { return n.activator.Generation().Cluster(name) },
 		Balancer:   n.selector,
 		Retrying:   n.selector.Retrying,
 		Named:      n.selector.Named,
 		Load:       n.selector.Load,
-		Dial:       n.dialer.dial,
-		DialInner:  n.dialInner,
+		Dial:       n.dialer.Dial,
+		DialInner:  n.dialer.Inner,
 		Circled:    n.inner.Circled,
-		Secure:     n.secure,
+		Secure:     n.dialer.Secure,
 		Observer:   observer{n.recorder},
 		Crashes:    n.crashes,
 		Logger:     n.log,
 	})
 }
 
+func (n *Node) newDialer() *dialer.Dialer {
+	return dialer.New(dialer.Config{
+		Congestion: n.o.CongestionControl, Generation: n.activator.Generation, Handshake: n.source.Handshake,
+		DialInner: func(ctx context.Context, to netip.AddrPort, target anchor.BoundTo, from upstream.Origin) (*anchor.InnerConn, error) {
+			return n.anchors.DialInner(ctx, to, target, from)
+		},
+		Admits: func(open int) bool { return n.bound.Admits(open) },
+	})
+}
+
 func (n *Node) newSelector() *selection.Selector {
 	return selection.New(selection.Config{
-		Generation: n.generation.Load, AwaitSwitch: n.awaitSwitch, Picker: balance.New(n.datapath.Shared), Shared: n.datapath.Shared,
+		Generation: n.activator.Generation, AwaitSwitch: n.activator.AwaitSwitch, Picker: balance.New(n.datapath.Shared), Shared: n.datapath.Shared,
 		RetryRoot: n.reconcil.RetryRoot,
 		Done:      func(endpoint uint32, o slowpath.Outcome) { n.health.Done(endpoint, o) },
 		Answered:  func(endpoint uint32) { n.pool.Again(endpoint) },
@@ -57,7 +73,7 @@ func (n *Node) newSelector() *selection.Selector {
 
 func (n *Node) newHandback() *handback.Handback {
 	return handback.New(handback.Config{
-		Shared: n.datapath.Shared, Generation: n.generation.Load, Selector: n.selector, Proxy: n.proxy, Scheduler: n.desk, Health: n.health,
+		Shared: n.datapath.Shared, Generation: n.activator.Generation, Selector: n.selector, Proxy: n.proxy, Scheduler: n.desk, Health: n.health,
 		Pool: func() handback.Pool { return n.pool }, Anchors: func() handback.Anchors { return n.anchors },
 		Withheld: n.recorder.Withheld, Crashes: n.crashes, Logger: n.log,
 	})

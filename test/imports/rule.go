@@ -63,12 +63,15 @@ var layers = map[string][]string{
 	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
 	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
+	"activate":    {"compile", "generation", "maps", "match", "model", "pool", "reconcile", "shutdown"},
+	"dialer":      {"anchor", "generation", "health", "model", "mtls", "shares", "slowpath", "upstream"},
 	"adminserver": {"admin", "model"},
 	"listeners":   {"anchor", "model", "slowpath"},
 	"precedence":  nil,
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
+	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "pool", "reconcile", "shares", "slowpath", "source"},
 	"node":        {anything},
 }
 

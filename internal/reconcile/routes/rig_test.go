@@ -31,7 +31,7 @@ func newRig(t *testing.T, manyPaths int) *rig {
 		Maps: g.cfg, Indices: NewAllocators(sizes, maps.NewHeapShared(sizes)), Stats: &writes.Stats{}, ManyPaths: manyPaths,
 		Wait: func() error { g.note("wait"); return nil },
 	})
-	g.cfg.Hosts = watchedTable[maps.HostKey, uint32]{g.cfg.Hosts, g, func(k maps.HostKey) string { return "hosts" }}
+	g.cfg.Hosts = watchedTable[maps.HostKey, uint32]{g.cfg.Hosts, g, func(maps.HostKey) string { return "hosts" }}
 	g.cfg.VHosts = watchedTable[uint32, uint64]{g.cfg.VHosts, g, func(k uint32) string { return fmt.Sprint("vhosts ", k) }}
 	g.cfg.PathTexts = watchedTable[maps.PathText, maps.Candidates]{g.cfg.PathTexts, g, func(k maps.PathText) string {
 		return fmt.Sprintf("path_texts %d %q", k.Vhost, k.Text[:k.Len])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package dialer
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/health"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/mtls"
@@ -20,21 +22,39 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// dialer connects the slow path to endpoints, and knows how many of its connections are open.
-type dialer struct {
-	// congestion control of the connections; "" is the machine's.
-	congestion string
-	partings   upstream.Partings
+// Config is what a Dialer works with. All of it is needed, and safe for concurrent use.
+type Config struct {
+	// Congestion control of the connections; "" is the machine's.
+	Congestion string
+	// Generation is what is in force.
+	Generation func() *generation.Generation
+	// DialInner enters a listener of this process (anchor.Set).
+	DialInner func(ctx context.Context, to netip.AddrPort, target anchor.BoundTo, from upstream.Origin) (*anchor.InnerConn, error)
+	// Admits says whether one more connection is taken, beside so many (listeners.Bound).
+	Admits func(open int) bool
+	// Handshake secures a connection (source.Source).
+	Handshake func(ctx context.Context, conn net.Conn, p *mtls.Peer) (net.Conn, error)
+}
+
+// Dialer connects the slow path and health checks to endpoints, and knows how many connections of the slow path are open. It is safe for concurrent use.
+type Dialer struct {
+	cfg      Config
+	partings upstream.Partings
 
 	mu    sync.Mutex
 	conns map[netip.AddrPort]uint64
 }
 
-func newDialer(congestion string) *dialer {
-	return &dialer{congestion: congestion, conns: map[netip.AddrPort]uint64{}}
+// New has no connection.
+func New(cfg Config) *Dialer {
+	return &Dialer{cfg: cfg, conns: map[netip.AddrPort]uint64{}}
 }
 
-func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+// Partings bound how many ports of closed connections wait. I-socks share the bound.
+func (d *Dialer) Partings() *upstream.Partings { return &d.partings }
+
+// Dial implements slowpath.Config.Dial.
+func (d *Dialer) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	nd := net.Dialer{Control: d.control}
 	conn, err := nd.DialContext(ctx, "tcp", to.String())
 	if err != nil {
@@ -48,7 +68,7 @@ func (d *dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 }
 
 // counted takes a new connection into the count.
-func (d *dialer) counted(tcp *net.TCPConn, to netip.AddrPort) (*countedConn, error) {
+func (d *Dialer) counted(tcp *net.TCPConn, to netip.AddrPort) (*countedConn, error) {
 	// What a client that reads slowly may make an endpoint send ahead.
 	if err := tcp.SetReadBuffer(slowReceiveBuffer); err != nil {
 		return nil, errors.Join(err, tcp.Close())
@@ -57,38 +77,38 @@ func (d *dialer) counted(tcp *net.TCPConn, to netip.AddrPort) (*countedConn, err
 	return &countedConn{TCPConn: tcp, partings: &d.partings, closed: sync.OnceFunc(func() { d.forget(to) })}, nil
 }
 
-func (d *dialer) note(to netip.AddrPort) {
+func (d *Dialer) note(to netip.AddrPort) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns[to]++
 }
 
-func (d *dialer) control(_, _ string, c syscall.RawConn) error {
+func (d *Dialer) control(_, _ string, c syscall.RawConn) error {
 	var failed error
-	err := c.Control(func(fd uintptr) { failed = upstream.SetCongestionControl(int(fd), d.congestion) })
+	err := c.Control(func(fd uintptr) { failed = upstream.SetCongestionControl(int(fd), d.cfg.Congestion) })
 	return errors.Join(err, failed)
 }
 
-// secure implements slowpath.Config.Secure.
-func (n *Node) secure(ctx context.Context, conn net.Conn, to slowpath.Target) (net.Conn, error) {
-	return n.source.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
+// Secure implements slowpath.Config.Secure.
+func (d *Dialer) Secure(ctx context.Context, conn net.Conn, to slowpath.Target) (net.Conn, error) {
+	return d.cfg.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
 }
 
-// dialCheck connects a health check to an endpoint.
-func (n *Node) dialCheck(e model.Endpoint, http bool) health.Dial {
+// ForCheck connects a health check to an endpoint.
+func (d *Dialer) ForCheck(e model.Endpoint, http bool) health.Dial {
 	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-		conn, err := n.dialForCheck(ctx, to, e.Inner)
+		conn, err := d.dialForCheck(ctx, to, e.Inner)
 		if err != nil || e.TLS == nil {
 			return conn, err
 		}
-		return n.secure(ctx, conn, slowpath.Target{TLS: e.TLS, Hostname: e.Hostname, HTTP: http})
+		return d.Secure(ctx, conn, slowpath.Target{TLS: e.TLS, Hostname: e.Hostname, HTTP: http})
 	}
 }
 
 // slowReceiveBuffer keeps the kernel from growing the buffer with the bandwidth of loopback.
 const slowReceiveBuffer = 512 << 10
 
-func (d *dialer) forget(to netip.AddrPort) {
+func (d *Dialer) forget(to netip.AddrPort) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conns[to]--
@@ -97,7 +117,8 @@ func (d *dialer) forget(to netip.AddrPort) {
 	}
 }
 
-func (d *dialer) open(to netip.AddrPort) uint64 {
+// Open counts the connections of the slow path to an endpoint.
+func (d *Dialer) Open(to netip.AddrPort) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.conns[to]

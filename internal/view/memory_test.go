@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package view
 
 import (
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/xlb-project/xlb/internal/generation"
-	"github.com/xlb-project/xlb/internal/model"
-	"github.com/xlb-project/xlb/internal/reconcile"
-	"github.com/xlb-project/xlb/test/generationtest"
 )
 
 // However often metrics are asked for, the whole heap is not looked through more than once in a while.
@@ -34,13 +28,7 @@ func TestMemoryIsGivenBackNowAndThen(t *testing.T) {
 
 // Pages beyond the first cost no collection.
 func TestScrapesDoNotCollectEachTime(t *testing.T) {
-	n := &Node{}
-	cfg := &model.Config{Clusters: make([]*model.Cluster, manyClusters)}
-	for i := range cfg.Clusters {
-		cfg.Clusters[i] = &model.Cluster{Name: strconv.Itoa(i)}
-	}
-	n.generation.Store(generation.Empty().Next(&generation.Input{Config: cfg, Changes: &reconcile.Changes{}, Kernel: generationtest.NewKernel()}))
-	page := n.returning(http.NotFoundHandler())
+	page := returning(http.NotFoundHandler(), func() int { return manyClusters })
 	var before, after debug.GCStats
 	scrape := func() {
 		page.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))

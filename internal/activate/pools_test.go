@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package activate
 
 import (
 	"log/slog"
@@ -15,12 +15,16 @@ import (
 	"github.com/xlb-project/xlb/test/generationtest"
 )
 
-// pooled gives the node a pool.
-func (b *balancing) pooled() {
+// pooled has a pool follow.
+func (b *balancing) pooled() (*Pools, *pool.Pool) {
 	b.t.Helper()
+	var i *pool.Pool
+	pools := NewPools(PoolsConfig{
+		FastPath: false, Shared: b.kernel.Shared, Reconciler: b.kernel.Reconciler, Pool: func() *pool.Pool { return i }, KeepConnections: func(_, _ []netip.AddrPort) {},
+	})
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil)
 	sockets.Peers = maps.NewFakeTable[maps.PeerKey, uint32](nil)
-	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: b.released})
+	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: pools.Closed})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -29,12 +33,13 @@ func (b *balancing) pooled() {
 			b.t.Error(err)
 		}
 	})
-	b.pool, b.waiting = p, map[uint32]struct{}{}
+	i = p
+	return pools, p
 }
 
 // knows reports whether an index stands for an endpoint.
 func (b *balancing) knows(index uint32) bool {
-	for _, e := range b.reconcil.Endpoints() {
+	for _, e := range b.kernel.Endpoints() {
 		if e.Index == index {
 			return true
 		}
@@ -47,27 +52,27 @@ func TestEndpointThatHasComeBackIsNotGivenUpBeforeItsPool(t *testing.T) {
 	const with, without = 2, 1
 	both, one := generationtest.PortsOf(1, without, with), generationtest.PortsOf(1, without)
 	b := newBalancing(t, both)
-	b.pooled()
-	index, ok := b.generation.Load().IndexOf("web", "127.0.0.1:2")
+	pools, p := b.pooled()
+	index, ok := b.Generation().IndexOf("web", "127.0.0.1:2")
 	if !ok {
 		t.Fatal("the endpoint is not known")
 	}
 	picker := balance.New(b.kernel.Shared)
 	picker.Claim(index)
 	b.use(one)
-	b.released(index)
-	b.releaseWaiting()
+	pools.Closed(index)
+	pools.Release()
 	b.use(both)
-	b.pool.Change([]pool.Endpoint{{Index: index, Address: netip.MustParseAddrPort("127.0.0.1:2"), ConnectTimeout: time.Second}}, nil)
+	p.Change([]pool.Endpoint{{Index: index, Address: netip.MustParseAddrPort("127.0.0.1:2"), ConnectTimeout: time.Second}}, nil)
 	b.use(one)
 	picker.Done(index)
-	b.releaseWaiting()
+	pools.Release()
 	if !b.knows(index) {
 		t.Error("the number of an endpoint that the pool knows may be another's")
 	}
-	b.pool.Change(nil, []uint32{index})
+	p.Change(nil, []uint32{index})
 	await.Quiet(t, func() string {
-		if b.releaseWaiting(); b.knows(index) {
+		if pools.Release(); b.knows(index) {
 			return "the number of an endpoint that has gone stands for it still"
 		}
 		return ""

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package dialer
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestSlowPathConnectsWithTheCongestionControlThatWasChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := newDialer("reno").dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
+	conn, err := New(Config{Congestion: "reno"}).Dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func TestSlowPathLeavesFewPortsWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := newDialer("")
+	d := New(Config{})
 	// endOf closes one, as the proxy does with one that it does not keep, and returns what the
 	// endpoint sees.
 	endOf := func(linger bool) error {
 		t.Helper()
-		conn, err := d.dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
+		conn, err := d.Dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package view
 
 import (
 	"errors"
@@ -25,21 +25,21 @@ const _ = uint(datapath.MaxExplained - explain.MaxHead)
 var errReplaced = errors.New("the configuration was replaced")
 
 // Explain implements admin.Source. Configuration and maps are those of one moment.
-func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
+func (v *View) Explain(q *explain.Query) (*explain.Answer, error) {
 	for {
-		snapshot, err := n.metrics.Snapshot()
+		snapshot, err := v.metrics.Snapshot()
 		if err != nil {
 			return nil, err
 		}
-		now := n.generation.Load()
+		now := v.cfg.Activator.Generation()
 		answer, err := explain.Explain(&explain.State{
 			Config: now.Config(),
 			Notes:  now.Notes(),
 			Decide: func(listener *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
-				return n.decideIn(now, listener, r.Draw, head)
+				return v.decideIn(now, listener, r.Draw, head)
 			},
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
-				return endpointsOf(snapshot, now.Cluster(cluster), cluster, n.o.FastPath), nil
+				return endpointsOf(snapshot, now.Cluster(cluster), cluster, v.cfg.FastPath), nil
 			},
 		}, q)
 		if !errors.Is(err, errReplaced) {
@@ -50,22 +50,20 @@ func (n *Node) Explain(q *explain.Query) (*explain.Answer, error) {
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,
 // for which the slow path's requests would wait: an account of ten thousand routes takes its time.
-func (n *Node) decideIn(now *generation.Generation, listener *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
-	n.switching.RLock()
-	defer n.switching.RUnlock()
-	if n.generation.Load() != now {
+func (v *View) decideIn(now *generation.Generation, listener *model.Listener, draw uint64, head []byte) (d explain.Decision, err error) {
+	if !v.cfg.Activator.While(now, func() { d, err = v.decide(listener, draw, head) }) {
 		return explain.Decision{}, errReplaced
 	}
-	return n.decide(listener, draw, head)
+	return d, err
 }
 
-// decide asks the kernel. Needs n.switching.
-func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
-	if !n.o.FastPath {
+// decide asks the kernel. The caller keeps the configuration in force.
+func (v *View) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
+	if !v.cfg.FastPath {
 		return explain.Decision{By: explain.ByNobody}, nil
 	}
 	d := explain.Decision{By: explain.ByKernel}
-	number, known, err := n.datapath.Config.VIPs.Lookup(compile.KeyOf(l))
+	number, known, err := v.cfg.Datapath.Config.VIPs.Lookup(compile.KeyOf(l))
 	if err != nil {
 		return d, err
 	}
@@ -73,23 +71,23 @@ func (n *Node) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 		d.Verdict = maps.HandoverListenerGone
 		return d, nil
 	}
-	e, err := n.datapath.Explain(number, draw, head)
+	e, err := v.cfg.Datapath.Explain(number, draw, head)
 	if err != nil {
 		return d, err
 	}
-	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk && atomic.LoadUint32(&n.datapath.Shared.Control.Guarded) != 0 {
+	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk && atomic.LoadUint32(&v.cfg.Datapath.Shared.Control.Guarded) != 0 {
 		d.Verdict = maps.HandoverGuarded
 	}
 	if d.Verdict == maps.VerdictOk {
-		d.Cluster, d.Criteria = n.clusterName(e.Cluster)
+		d.Cluster, d.Criteria = v.clusterName(e.Cluster)
 		d.Timeout = time.Duration(e.TimeoutNs)
 	}
 	return d, nil
 }
 
 // clusterName names a cluster of the maps, one that should not be there too, or says whose subset it is.
-func (n *Node) clusterName(index uint32) (name string, criteria model.Metadata) {
-	if name, criteria, ok := n.generation.Load().NameOf(index); ok {
+func (v *View) clusterName(index uint32) (name string, criteria model.Metadata) {
+	if name, criteria, ok := v.cfg.Activator.Generation().NameOf(index); ok {
 		return name, criteria
 	}
 	return fmt.Sprintf("number %d", index), ""

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/xlb-project/xlb/internal/activate"
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/crash"
+	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/guardctl"
+	"github.com/xlb-project/xlb/internal/handback"
+	"github.com/xlb-project/xlb/internal/healthctl"
+	"github.com/xlb-project/xlb/internal/listeners"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/source"
+)
+
+var (
+	_ metrics.Source = measured{}
+	_ admin.Source   = (*View)(nil)
+)
+
+// Config is what a View looks at. All of it is needed.
+type Config struct {
+	Build metrics.Build
+	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
+	FastPath    bool
+	Unsupported func() string
+	// Ready is nil once connections are intercepted, or says what the daemon waits for.
+	Ready      func() error
+	Datapath   *datapath.Datapath
+	Reconciler *reconcile.Reconciler
+	Activator  *activate.Activator
+	Source     *source.Source
+	Anchors    *anchor.Set
+	Bound      *listeners.Bound
+	Pool       *pool.Pool
+	Proxy      *slowpath.Proxy
+	Handback   *handback.Handback
+	Health     *healthctl.Manager
+	Guards     *guardctl.Controller
+	Scheduler  *shares.Desk
+	Crashes    *crash.Log
+	// OpenTo counts the connections of the slow path to an endpoint.
+	OpenTo func(netip.AddrPort) uint64
+	Logger *slog.Logger
+	// Level is that of the Logger, which the admin API changes.
+	Level *slog.LevelVar
+	// Recorder has what the slow path has reported.
+	Recorder *metrics.Recorder
+}
+
+// View is what the admin API and metrics show. It is safe for concurrent use.
+type View struct {
+	cfg     Config
+	metrics *metrics.Collector
+}
+
+// New looks at a daemon that is about to begin.
+func New(cfg Config) *View {
+	v := &View{cfg: cfg}
+	v.metrics = metrics.NewCollector(measured{v}, cfg.Recorder)
+	return v
+}
+
+// Observe brings the totals up to date. Call it before clusters go: what their endpoints have counted is not found any more afterwards.
+func (v *View) Observe() { v.metrics.Observe() }
+
+// Metrics is the page of metrics.
+func (v *View) Metrics() http.Handler {
+	return returning(v.metrics.Handler(), func() int { return len(v.cfg.Activator.Generation().Config().Clusters) })
+}
+
+// Ready implements admin.Source.
+func (v *View) Ready() error { return v.cfg.Ready() }
+
+// Config implements admin.Source.
+func (v *View) Config() admin.Config {
+	now := v.cfg.Activator.Generation()
+	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since()}
+	v.cfg.Source.Describe(&c)
+	return c
+}
+
+// Origins implements admin.Source.
+func (v *View) Origins() []admin.Origin { return v.cfg.Source.Origins() }
+
+// Notes implements admin.Source.
+func (v *View) Notes() []admin.Note {
+	return v.cfg.Source.Notes(v.cfg.Activator.Generation().Config().Listeners)
+}
+
+// Snapshot implements admin.Source.
+func (v *View) Snapshot() (*metrics.Snapshot, error) { return v.metrics.Snapshot() }
+
+// Bound implements admin.Source.
+func (v *View) Bound(l *model.Listener) string {
+	if !l.Bound {
+		return ""
+	}
+	return v.cfg.Bound.State(l.Address)
+}
+
+// Intercepted implements admin.Source.
+func (v *View) Intercepted(l *model.Listener) (bool, error) {
+	if atomic.LoadUint32(&v.cfg.Datapath.Shared.Control.Draining) != 0 {
+		return false, nil
+	}
+	keys := []maps.ListenerKey{compile.KeyOf(l)}
+	if l.Bound {
+		keys = nil
+		for _, a := range l.Own {
+			keys = append(keys, maps.KeyOf(a))
+		}
+	}
+	for _, key := range keys {
+		if number, _, err := v.cfg.Datapath.Config.VIPs.Lookup(key); err != nil || number != 0 {
+			return number != 0, err
+		}
+	}
+	return false, nil
+}
+
+// Connections implements admin.Source.
+func (v *View) Connections(limit int) ([]admin.Connection, error) {
+	list := v.cfg.Anchors.List()
+	if len(list) > limit {
+		list = list[:limit]
+	}
+	out := make([]admin.Connection, 0, len(list))
+	for _, c := range list {
+		if c.Bound {
+			name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
+			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "slow", Reason: "bound", Opened: c.Opened})
+			continue
+		}
+		slow, onSlow, err := v.cfg.Datapath.Sockets.SlowConns.Lookup(c.Cookie)
+		if err != nil {
+			return nil, err
+		}
+		name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
+		row := admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
+		if onSlow || !v.cfg.FastPath {
+			row.Path = "slow"
+		}
+		if onSlow {
+			row.Reason = maps.VerdictName(maps.Verdict(slow.Reason))
+		}
+		if c.Guarded {
+			row.Path, row.Reason = "slow", maps.VerdictName(maps.HandoverGuarded)
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+func placeOf(e *reconcile.EndpointEntry) metrics.Place {
+	at := e.Place.Locality
+	return metrics.Place{
+		Priority: e.Place.Priority, Region: at.Region, Zone: at.Zone, SubZone: at.SubZone, Health: e.Health.String(), Share: e.Share,
+	}
+}
+
+// measured implements metrics.Source.
+type measured struct{ v *View }
+
+// Build implements metrics.Source.
+func (m measured) Build() metrics.Build { return m.v.cfg.Build }
+
+// Verdicts implements metrics.Source.
+func (m measured) Verdicts() ([]uint64, error) { return m.v.cfg.Datapath.Verdicts() }
+
+// Guards implements metrics.Source.
+func (m measured) Guards() ([]uint64, error) { return m.v.cfg.Datapath.Guards() }
+
+// FastPath implements metrics.Source.
+func (m measured) FastPath() bool { return m.v.cfg.FastPath }
+
+// Connections implements metrics.Source.
+func (m measured) Connections() uint64 { return uint64(m.v.cfg.Anchors.Stats().Open) }
+
+// SlowWork implements metrics.Source.
+func (m measured) SlowWork() metrics.SlowWork {
+	c := m.v.cfg.Scheduler.Counts()
+	return metrics.SlowWork{
+		Turns:  map[string]uint64{"begun": c.Begun, "refused": c.Refused, "waited": c.Waited, "ended": c.Ended},
+		Worked: c.Worked, Waiting: uint64(c.Waiting), Tenants: uint64(c.Tenants),
+	}
+}
+
+// Resent implements metrics.Source.
+func (m measured) Resent() uint64 { return m.v.cfg.Handback.Resent() }
+
+// Panics implements metrics.Source.
+func (m measured) Panics() uint64 { return m.v.cfg.Crashes.Count() }
+
+// HeldBack implements metrics.Source.
+func (m measured) HeldBack() uint64 { return m.v.cfg.Pool.HeldBack() }
+
+// Dynamic implements metrics.Source.
+func (m measured) Dynamic() map[string]uint64 {
+	stats := m.v.cfg.Source.DynamicStats()
+	if stats != nil {
+		stats["xlb.dynamic.writes"] = m.v.cfg.Reconciler.Written()
+	}
+	return stats
+}
+
+// Origins implements metrics.Source.
+func (m measured) Origins() []metrics.Origin { return m.v.cfg.Source.OriginsByKind() }
+
+// Subscriptions implements metrics.Source.
+func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
+	return m.v.cfg.Source.Subscriptions()
+}
+
+// BootstrapVersion implements metrics.Source.
+func (m measured) BootstrapVersion() uint64 { return m.v.cfg.Source.BootstrapVersion() }
+
+// SlowBytes implements metrics.Source.
+func (m measured) SlowBytes() (received, sent uint64) {
+	c := m.v.cfg.Proxy.Counters()
+	return c.Received(), c.Sent()
+}
+
+// Clusters implements metrics.Source.
+func (m measured) Clusters() []metrics.Cluster {
+	shared := m.v.cfg.Datapath.Shared
+	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
+	traffic := shared.Traffic()
+	before, timedOut := m.v.cfg.Activator.Generation(), m.v.cfg.Health.TimedOut()
+	byCluster := map[string][]metrics.Endpoint{}
+	for _, e := range m.v.cfg.Reconciler.Endpoints() {
+		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
+			Index:           e.Index,
+			Address:         e.Address,
+			Weight:          e.Weight,
+			Place:           placeOf(&e),
+			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index], &traffic[e.Index]),
+			CheckTimedOut:   timedOut[e.Index],
+			Pool:            pools[e.Index],
+			SlowConnections: m.v.cfg.OpenTo(e.Address),
+		})
+	}
+	updates := m.v.cfg.Source.ClusterUpdates()
+	var list []metrics.Cluster
+	// The list of endpoints may have waited for another configuration: a cluster that has gone with that one is left out.
+	for _, c := range m.v.cfg.Activator.Generation().Config().Clusters {
+		if before.ClusterEntry(c.Name) != nil {
+			list = append(list, metrics.Cluster{
+				Name: c.Name, StatName: c.StatName, Health: m.v.cfg.Health.Stats(c.Name), Limits: m.v.cfg.Proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Endpoints: byCluster[c.Name],
+			})
+		}
+	}
+	return list
+}
+
+// leftOutOf counts the endpoints of a cluster that are left out, by reason; nil: none is.
+func leftOutOf(c *model.Cluster) map[string]uint64 {
+	if len(c.LeftOut) == 0 {
+		return nil
+	}
+	out := map[string]uint64{}
+	for reason, n := range c.LeftOutBy() {
+		if n > 0 {
+			out[model.LeftOutReason(reason).String()] = uint64(n)
+		}
+	}
+	return out
+}
