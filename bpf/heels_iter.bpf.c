@@ -154,13 +154,12 @@ int heels_connections(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-/* The same for the connections of one network namespace. Kernels that let no iterator run over what a map holds have these two instead. */
-SEC("iter/tcp")
-int heels_connections_client(struct bpf_iter__tcp *ctx)
+/* The same for a connection of one network namespace. Kernels that let no iterator run over what a map holds have these two instead. */
+static __always_inline int report_socket(struct bpf_iter__tcp *ctx, void *flows)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : 0;
-	struct heels_flow *f = tp ? bpf_sk_storage_get(&heels_client_flows, tp, 0, 0) : 0;
+	struct heels_flow *f = tp ? bpf_sk_storage_get(flows, tp, 0, 0) : 0;
 
 	if (f)
 		report(ctx->meta->seq, tp, f);
@@ -168,13 +167,13 @@ int heels_connections_client(struct bpf_iter__tcp *ctx)
 }
 
 SEC("iter/tcp")
+int heels_connections_client(struct bpf_iter__tcp *ctx)
+{
+	return report_socket(ctx, &heels_client_flows);
+}
+
+SEC("iter/tcp")
 int heels_connections_server(struct bpf_iter__tcp *ctx)
 {
-	struct sock_common *skc = ctx->sk_common;
-	struct tcp_sock *tp = skc ? bpf_skc_to_tcp_sock(skc) : 0;
-	struct heels_flow *f = tp ? bpf_sk_storage_get(&heels_server_flows, tp, 0, 0) : 0;
-
-	if (f)
-		report(ctx->meta->seq, tp, f);
-	return 0;
+	return report_socket(ctx, &heels_server_flows);
 }

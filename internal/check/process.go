@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
 )
 
 // Process is what decides whether a process is balanced.
@@ -42,7 +43,7 @@ func FindProcess(pid int) (*Process, error) {
 		return nil, noProcess(pid, err)
 	}
 	p.Cgroup = cgroupBelow(p.Mount, string(cgroups))
-	if p.Netns, err = netnsCookie(procOf(pid, "ns/net")); err != nil {
+	if p.Netns, err = netnsOf(procOf(pid, "ns/net")); err != nil {
 		return nil, noProcess(pid, err)
 	}
 	return p, nil
@@ -74,42 +75,14 @@ func cgroupBelow(mount, cgroups string) string {
 	return ""
 }
 
-// netnsCookie enters a network namespace, on a thread that ends with that, to ask for its cookie: the kernel tells it of a socket's alone.
-func netnsCookie(path string) (uint64, error) {
-	namespace, err := os.Open(path)
+// netnsOf is the cookie of the network namespace that a file stands for.
+func netnsOf(path string) (uint64, error) {
+	namespace, err := netns.Open(path)
 	if err != nil {
 		return 0, err
 	}
 	defer namespace.Close()
-	type answer struct {
-		cookie uint64
-		err    error
-	}
-	asked := make(chan answer)
-	go func() {
-		// Never unlocked: a thread that has been elsewhere is not used again.
-		runtime.LockOSThread()
-		cookie, err := cookieIn(int(namespace.Fd()))
-		asked <- answer{cookie, err}
-	}()
-	a := <-asked
-	return a.cookie, a.err
-}
-
-func cookieIn(namespace int) (uint64, error) {
-	if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
-		return 0, fmt.Errorf("enter its network namespace: %w", err)
-	}
-	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open a socket in its network namespace: %w", err)
-	}
-	defer unix.Close(socket)
-	cookie, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("read the cookie of its network namespace: %w", err)
-	}
-	return cookie, nil
+	return namespace.Cookie()
 }
 
 // Ancestors are the directory of its cgroup and those above it, up to the mount.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/netns"
 )
 
 // desired is a configuration as entries of maps.
@@ -138,7 +140,7 @@ func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
 
 // applyControl keeps what survives an agent: the secret, and whether it drains.
 func (k *Kernel) applyControl(d *desired) error {
-	cookie, err := netnsCookie()
+	cookie, err := netns.Cookie()
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
 )
 
 const (
@@ -164,7 +166,7 @@ func checkAgents(pin string) Finding {
 
 // checkForeign is nil unless programs of the directory are in force in another network namespace.
 func checkForeign(pin string, c *control, holders []process) *Finding {
-	own, err := netnsCookie()
+	own, err := netns.Cookie()
 	if err != nil || c.Abi == 0 || c.Netns == own {
 		return nil
 	}
@@ -249,7 +251,7 @@ func checkInForce(c *Config, pin, device string) Finding {
 		return fine(name, "none is in force yet")
 	}
 	defer m.Close()
-	if own, err := netnsCookie(); err != nil || in.Netns != own {
+	if own, err := netns.Cookie(); err != nil || in.Netns != own {
 		return fine(name, "none is in force yet in this network namespace")
 	}
 	k := &Kernel{pin: pin, hooks: &hooks{}}

@@ -101,14 +101,18 @@ func (k *Kernel) listOf(flows *ebpf.Map, sockets *ebpf.Program) (data []byte, er
 	if k.iterators.Connections != nil {
 		return iterate(k.iterators.Connections, flows)
 	}
-	device, err := k.attachedElsewhere(k.home.cookie)
+	own, err := k.home.Cookie()
+	if err != nil {
+		return nil, err
+	}
+	device, err := k.attachedElsewhere(own)
 	if err != nil {
 		return nil, err
 	}
 	if device != "" {
 		return nil, &PinError{k.pin, fmt.Errorf("programs are in force at %s of another network namespace, and this kernel shows connections of one's own alone; run this in that namespace: nsenter --net", device)}
 	}
-	err = k.home.within(func() error {
+	err = k.home.Within(func() error {
 		data, err = iterate(sockets, nil)
 		return err
 	})

@@ -56,7 +56,7 @@ func (a *Agent) keep() (*keeper, error) {
 	go k.run(ready)
 	if err := <-ready; err != nil {
 		close(k.quiet)
-		return nil, fmt.Errorf("enter the network namespace: %w", err)
+		return nil, err
 	}
 	return k, nil
 }
@@ -71,7 +71,7 @@ func (k *keeper) run(ready chan<- error) {
 	defer close(k.done)
 	// The thread is never given back: it ends with this function.
 	runtime.LockOSThread()
-	err := k.a.home.enter()
+	err := k.a.home.Enter()
 	ready <- err
 	if err != nil {
 		return

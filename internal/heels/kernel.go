@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
 )
 
 // DefaultPin is where maps and links are pinned unless a directory is named.
@@ -63,7 +65,7 @@ func (it *iterators) byName() map[string]**ebpf.Program {
 type Kernel struct {
 	pin string
 	// home is the network namespace that it was loaded in.
-	home      *namespace
+	home      *netns.Namespace
 	maps      kernelMaps
 	iterators iterators
 	// hooks is nil for those who only look.
@@ -158,9 +160,9 @@ func load(dir string, o *Option) (*Kernel, error) {
 		}
 	}
 	dropOtherIterators(spec)
-	home, err := ownNamespace()
+	home, err := netns.Own()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	k := &Kernel{pin: dir, home: home}
 	if o != nil {
@@ -259,7 +261,9 @@ func Open(dir string) (*Kernel, error) {
 func (k *Kernel) Close() {
 	// Closing a descriptor of a map has no error that could be acted on.
 	_ = k.maps.Close()
-	k.home.close()
+	if k.home != nil {
+		k.home.Close()
+	}
 	for _, p := range k.iterators.byName() {
 		(*p).Close()
 	}
@@ -316,18 +320,4 @@ func newSecret() [2]uint32 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return [2]uint32{word(b[:4]), word(b[4:])}
-}
-
-// netnsCookie is the kernel's number of this process's network namespace.
-func netnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the network namespace: %w", err)
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0, fmt.Errorf("ask for the network namespace: %w", err)
-	}
-	return cookie, nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
 )
 
 // pinLock is what keeps agents, and those who detach them, from changing the same pins at once, or telling the same ends. Whoever dies lets go.
@@ -90,7 +92,7 @@ func (l *pinLock) isOf(dir string) bool {
 // checkNamespace refuses pins whose programs are in force in another network namespace: interfaces have the same numbers there, and whatever is written for this
 // one would be wrong for those. What a namespace that is gone has left may be taken over.
 func (k *Kernel) checkNamespace() error {
-	own, err := netnsCookie()
+	own, err := netns.Cookie()
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/netns"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/precedence"
@@ -128,7 +129,7 @@ type Node struct {
 	bound     *listeners.Bound
 	inner     *listeners.Inner    // for the activator, and for requests in circles
 	admin     *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
-	// source is where configurations come from. Its lock (Source.Exclusive) is the one that "needs updates" speaks of.
+	// source is where configurations come from. One change at a time comes into force: Source.Exclusive has the lock.
 	source *source.Source
 	view   *view.View
 
@@ -273,7 +274,7 @@ func (n *Node) build() error {
 	if err != nil {
 		return err
 	}
-	netns, err := datapath.NetnsCookie()
+	namespace, err := netns.Cookie()
 	if err != nil {
 		return err
 	}
@@ -295,14 +296,14 @@ func (n *Node) build() error {
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: netns, Released: n.pools.Closed,
+		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: namespace, Released: n.pools.Closed,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(),
 	})
 	if err != nil {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Netns: netns,
+		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Netns: namespace,
 		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {

@@ -39,7 +39,8 @@ var layers = map[string][]string{
 	"problem":   {"plural"},
 	"files":     nil,
 	"lpm":       nil,
-	"check":     {"lpm"}, // it must run where nothing else can
+	"netns":     nil,
+	"check":     {"lpm", "netns"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files", "plural"},
 	"xds":       {"model", "limits", "logging"},
 	"dns":       {"model", "limits"},
@@ -61,7 +62,7 @@ var layers = map[string][]string{
 	"metrics":   {"maps"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
 	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
-	"heels":     {"problem", "files", "limits", "plural"}, // a system of its own
+	"heels":     {"problem", "files", "limits", "netns", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
 	"activate":    {"compile", "generation", "maps", "match", "model", "pool", "reconcile", "shutdown"},
 	"dialer":      {"anchor", "generation", "health", "model", "mtls", "shares", "slowpath", "upstream"},

@@ -49,6 +49,9 @@ func TestConnectionsOfAnotherNamespaceAreAnError(t *testing.T) {
 	if conns, err := k.Connections(); !errors.As(err, &pin) || !strings.Contains(err.Error(), "nsenter") {
 		t.Errorf("%d connections, error %v; want one that says where to ask", len(conns), err)
 	}
+	if _, err := k.Status(); !errors.As(err, &pin) {
+		t.Errorf("status: error %v, want that connections cannot be seen", err)
+	}
 	if err := k.Detach(false); !errors.As(err, &pin) {
 		t.Errorf("detach: error %v, want that connections cannot be seen", err)
 	}
