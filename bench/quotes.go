@@ -24,7 +24,7 @@ func newQuotesCommand() *cobra.Command {
 			"Prints what differs, and exits with 2 if anything does. bench/METHOD.md says how a page quotes.",
 		Example: "  scripts/figures\n" +
 			"  scripts/figures --update\n" +
-			"  scripts/figures --update --replace 2026-11-23-reference=2026-12-01-reference",
+			"  scripts/figures --update --replace 2026-11-29-reference=2026-12-24-reference",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pages := &quote.Pages{Root: ".", Age: quote.GitAge(".")}

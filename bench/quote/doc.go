@@ -3,7 +3,7 @@
 // Package quote holds pages to the measured results that they quote. A figure of a page has an HTML comment behind it, which
 // names the run and the value:
 //
-//	7.9<!--figure 2026-11-23-reference keepalive connections=32 rate_to_envoy--> times Envoy's requests
+//	8.0<!--figure 2026-11-29-reference keepalive connections=32 rate_to_envoy--> times Envoy's requests
 //
 // [Pages.Check] compares both, rounded as the page has it, and [Pages.Update] writes what the run says. A run is a directory of
 // bench/results, or DIRECTORY/NAME for its NAME.json. Then come a case and settings of a row (topology=same and peer=xlb unless
