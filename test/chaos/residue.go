@@ -30,6 +30,8 @@ type Residue struct {
 	Held []string `json:"slots_held"`
 	// Local are the ready slots whose endpoint is on this host.
 	Local int `json:"slots_local"`
+	// Reset are the connections that have been reset while a server on this host still holds its socket. The socket has its entry until then.
+	Reset int `json:"server_sockets_reset"`
 	// Counted are the requests in flight that circuit breakers count, by cluster's index; Asking the endpoints of which the kernel waits for more
 	// i-socks, and does not ask again meanwhile. Both leave out what is 0.
 	Counted map[uint32]int `json:"requests_counted"`
@@ -71,6 +73,7 @@ func Look(t testing.TB, b *harness.Balancer, endpoints []netip.AddrPort) Residue
 		for _, name := range followed {
 			now.Entries[name] = b.MapEntries(t, name)
 		}
+		now.Reset = b.ResetServerSockets(t)
 		now.lookAtSlots(b.Slots(t))
 		now.lookAtCounts(b.Clusters(t), b.Endpoints(t))
 	}
@@ -182,7 +185,7 @@ func (now *Residue) Problems(before *Residue, fast bool) []string {
 		want("entries of "+name, now.Entries[name], 0)
 	}
 	want("entries of receive_sequences, one for each server's socket at most", max(now.Entries["receive_sequences"]-now.Entries["ssocks"], 0), 0)
-	for name, slots := range map[string]int{"peers": now.Ready, "ssocks": now.Local, "isocks": now.Ready - now.Local, "isock_slots": now.Ready - now.Local} {
+	for name, slots := range map[string]int{"peers": now.Ready, "ssocks": now.Local + now.Reset, "isocks": now.Ready - now.Local, "isock_slots": now.Ready - now.Local} {
 		want("entries of "+name+", as many as slots", now.Entries[name]-slots, 0)
 	}
 	return found
