@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/generationtest"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // pooled has a pool follow.
@@ -23,7 +24,7 @@ func (b *balancing) pooled() (*Pools, *pool.Pool) {
 		FastPath: false, Shared: b.kernel.Shared, Reconciler: b.kernel.Reconciler, Pool: func() *pool.Pool { return i }, KeepConnections: func(_, _ []netip.AddrPort) {},
 	})
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil)
-	sockets.Peers = maps.NewFakeTable[maps.PeerKey, uint32](nil)
+	sockets.Peers = mapstest.NewFakeTable[maps.PeerKey, uint32](nil)
 	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: pools.Closed})
 	if err != nil {
 		b.t.Fatal(err)

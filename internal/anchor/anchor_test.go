@@ -21,6 +21,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -551,9 +552,9 @@ func TestCloseWaitsForItsGoroutines(t *testing.T) {
 func TestNewLeavesNothingWhenItFails(t *testing.T) {
 	r := prepare(t, setup{})
 	before := tcptest.Descriptors(t)
-	r.cfg.Sockets.Anchors = maps.NewFakeTable[uint64, maps.AnchorPorts](func() bool { return true })
-	if s, err := New(r.cfg); !errors.Is(err, maps.ErrFault) {
-		t.Errorf("a set that cannot announce itself: got %v, %v, want %v", s, err, maps.ErrFault)
+	r.cfg.Sockets.Anchors = mapstest.NewFakeTable[uint64, maps.AnchorPorts](func() bool { return true })
+	if s, err := New(r.cfg); !errors.Is(err, mapstest.ErrFault) {
+		t.Errorf("a set that cannot announce itself: got %v, %v, want %v", s, err, mapstest.ErrFault)
 	}
 	if after := tcptest.Descriptors(t); after != before {
 		t.Errorf("open descriptors: got %d, want %d as before", after, before)

@@ -23,6 +23,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +64,7 @@ type rig struct {
 	setup   setup
 	cfg     Config
 	shared  *maps.Shared
-	anchors *maps.FakeTable[uint64, maps.AnchorPorts]
+	anchors *mapstest.FakeTable[uint64, maps.AnchorPorts]
 	psocks  *ebpf.Map
 	// from is where clients connect from; the zero value: from anywhere.
 	from netip.AddrPort
@@ -96,7 +97,7 @@ func prepare(t *testing.T, o setup) *rig {
 		t:       t,
 		setup:   o,
 		shared:  maps.NewHeapShared(maps.Sizes{Slots: 4, Endpoints: 1}),
-		anchors: maps.NewFakeTable[uint64, maps.AnchorPorts](nil),
+		anchors: mapstest.NewFakeTable[uint64, maps.AnchorPorts](nil),
 		psocks:  newMap(t, &ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 8, ValueSize: 8, MaxEntries: 512}),
 	}
 	conns := newMap(t, hashOf[maps.ConnKey, maps.ConnRecord](512))
@@ -359,7 +360,7 @@ func (r *rig) awaitOpen(want int) {
 // whole makes a lease that of its slot, with nothing of its request outstanding, and proves that.
 func (r *rig) whole(l maps.Lease) maps.Whole {
 	r.t.Helper()
-	r.shared.Begin(l, 0)
+	mapstest.Begin(r.shared, l, 0)
 	w, ok := r.shared.RequestWhole(l)
 	if !ok {
 		r.t.Fatalf("the request of %+v counts as open", l)

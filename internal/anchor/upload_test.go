@@ -14,13 +14,14 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // openLease makes the rig's slot a lease of which the request has not ended, and of which the client's bytes are.
 func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
 	r.t.Helper()
 	r.setLease(slot, lease)
-	r.shared.Begin(maps.Lease{Slot: slot, Number: lease}, maps.PendingRequest|maps.PendingResponse)
+	mapstest.Begin(r.shared, maps.Lease{Slot: slot, Number: lease}, maps.PendingRequest|maps.PendingResponse)
 	must(r.t, r.cfg.Sockets.SlowConns.Put(c.cookie, maps.SlowConn{
 		Reason: uint32(maps.HandoverBodySpilled), Slot: slot, Lease: lease, HasLease: 1,
 	}))
@@ -31,7 +32,7 @@ func (r *rig) openLease(c *client, slot uint32, lease uint64) maps.Lease {
 func (r *rig) setLeased(slot uint32, pending maps.Pending, request uint32) {
 	s := &r.shared.Slots[slot]
 	atomic.StoreUint32(&s.Request, request)
-	r.shared.Begin(r.shared.Current(slot), pending)
+	mapstest.Begin(r.shared, r.shared.Current(slot), pending)
 	atomic.StoreUint32(&s.Holder, uint32(atomic.LoadUint64(&s.Lease)))
 	atomic.StoreUint32(&s.State, uint32(maps.SlotLeased))
 }

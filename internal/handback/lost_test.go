@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // Where the endpoint has answered and closes before the lease has ended, the client's connection goes on if all of its request has been sent. The
@@ -41,7 +42,7 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
-				shared.Begin(maps.Lease{Number: tt.number}, tt.pending)
+				mapstest.Begin(shared, maps.Lease{Number: tt.number}, tt.pending)
 				if tt.until != 0 {
 					time.AfterFunc(tt.until, func() { atomic.StoreUint32(&shared.Slots[0].Pending, 0) })
 				}

@@ -115,13 +115,21 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 	}
 }
 
-// BreakLease ends that lease, and reports whether it has: it may have ended, and the slot be another's.
-func (s *Shared) BreakLease(l Lease) bool { return s.endLease(l, 0) }
+// BreakLease ends that lease, and reports whether it has: it may have ended, and the slot be another's. It is lease_break of bpf/lib/lease.h.
+func (s *Shared) BreakLease(l Lease) bool {
+	sl := &s.Slots[l.Slot]
+	endpoint := sl.endpoint()
+	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotBroken)) {
+		return false
+	}
+	s.broken(sl, l.Number, endpoint)
+	return true
+}
 
 // CancelLease is BreakLease where the endpoint has failed in nothing, as when the client has left.
 func (s *Shared) CancelLease(l Lease) bool {
 	e := &s.Endpoints[s.Slots[l.Slot].endpoint()]
-	ended := s.endLease(l, 0)
+	ended := s.BreakLease(l)
 	if ended {
 		atomic.AddUint64(&e.Cancelled, 1)
 	}
@@ -131,22 +139,11 @@ func (s *Shared) CancelLease(l Lease) bool {
 // DiscardLease is BreakLease where the endpoint has answered, and only the connection is of no use any more: nobody has failed, or left.
 func (s *Shared) DiscardLease(l Lease) bool {
 	endpoint := s.Slots[l.Slot].endpoint()
-	ended := s.endLease(l, 0)
+	ended := s.BreakLease(l)
 	if ended {
 		atomic.AddUint64(&s.Endpoints[endpoint].Broken, ^uint64(0))
 	}
 	return ended
-}
-
-// endLease is lease_end of bpf/lib/lease.h.
-func (s *Shared) endLease(l Lease, untold uint64) bool {
-	sl := &s.Slots[l.Slot]
-	endpoint := sl.endpoint()
-	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), wordOf(SlotBroken, untold)) {
-		return false
-	}
-	s.broken(sl, l.Number, endpoint)
-	return true
 }
 
 // endpoint is the one that a slot's i-sock leads to. Who ends a lease looks before that: behind it the slot may be freed, and be another i-sock's.

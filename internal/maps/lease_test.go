@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package maps
+package maps_test
 
 import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 const testSlots = 64
 
 // readyShared has one endpoint with all slots idle.
-func readyShared(t *testing.T) *Shared {
+func readyShared(t *testing.T) *maps.Shared {
 	t.Helper()
-	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: testSlots})
+	s := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: testSlots})
 	for i := range uint32(testSlots) {
-		s.Slots[i].State = uint32(SlotReady)
+		s.Slots[i].State = uint32(maps.SlotReady)
 		if !s.Push(i) {
 			t.Fatalf("push slot %d: not pushed", i)
 		}
@@ -24,14 +27,14 @@ func readyShared(t *testing.T) *Shared {
 }
 
 // lease takes an idle slot as the kernel programs do.
-func lease(s *Shared) uint32 {
+func lease(s *maps.Shared) uint32 {
 	for {
 		slot := s.Pop(0)
-		if slot == NoSlot {
+		if slot == maps.NoSlot {
 			return slot
 		}
-		if l, ok := s.Take(slot); ok {
-			s.Begin(l, PendingResponse)
+		if l, ok := mapstest.Take(s, slot); ok {
+			mapstest.Begin(s, l, maps.PendingResponse)
 			return slot
 		}
 	}
@@ -45,7 +48,7 @@ func TestEverySlotIsLeasedOnceAtATime(t *testing.T) {
 		wg.Go(func() {
 			for range 20000 {
 				slot := lease(s)
-				if slot == NoSlot {
+				if slot == maps.NoSlot {
 					continue
 				}
 				if held[slot].Add(1) != 1 {
@@ -61,7 +64,7 @@ func TestEverySlotIsLeasedOnceAtATime(t *testing.T) {
 		t.Errorf("outstanding: got %d, want 0", n)
 	}
 	seen := map[uint32]bool{}
-	for slot := s.Pop(0); slot != NoSlot; slot = s.Pop(0) {
+	for slot := s.Pop(0); slot != maps.NoSlot; slot = s.Pop(0) {
 		if seen[slot] {
 			t.Fatalf("slot %d lies in the stack twice", slot)
 		}
@@ -90,9 +93,9 @@ func TestLeaseEndsOnce(t *testing.T) {
 func TestLeaseWaitsForItsRequest(t *testing.T) {
 	s := readyShared(t)
 	slot := lease(s)
-	s.Begin(s.Current(slot), PendingRequest|PendingResponse)
-	if state := s.ResponseDone(s.Current(slot)); state != SlotLeased {
-		t.Errorf("state after the response alone: got %d, want %d", state, SlotLeased)
+	mapstest.Begin(s, s.Current(slot), maps.PendingRequest|maps.PendingResponse)
+	if state := s.ResponseDone(s.Current(slot)); state != maps.SlotLeased {
+		t.Errorf("state after the response alone: got %d, want %d", state, maps.SlotLeased)
 	}
 }
 
@@ -100,8 +103,8 @@ func TestRetiredSlotEndsBroken(t *testing.T) {
 	s := readyShared(t)
 	slot := lease(s)
 	s.Retire(slot)
-	if state := s.ResponseDone(s.Current(slot)); state != SlotBroken {
-		t.Errorf("state: got %d, want %d", state, SlotBroken)
+	if state := s.ResponseDone(s.Current(slot)); state != maps.SlotBroken {
+		t.Errorf("state: got %d, want %d", state, maps.SlotBroken)
 	}
 	if s.Slots[slot].Stacked != 0 {
 		t.Error("a retired slot lies in the stack")
@@ -111,15 +114,15 @@ func TestRetiredSlotEndsBroken(t *testing.T) {
 func TestBreakSaysWhatWasLost(t *testing.T) {
 	s := readyShared(t)
 	slot := lease(s)
-	if was, ok := s.Break(slot); !ok || was != SlotLeased {
-		t.Errorf("leased slot: got %d, %v, want %d, true", was, ok, SlotLeased)
+	if was, ok := s.Break(slot); !ok || was != maps.SlotLeased {
+		t.Errorf("leased slot: got %d, %v, want %d, true", was, ok, maps.SlotLeased)
 	}
 	if _, ok := s.Break(slot); ok {
 		t.Error("a broken slot breaks again")
 	}
 	idle := s.Pop(0)
-	if was, ok := s.Break(idle); !ok || was != SlotReady {
-		t.Errorf("idle slot: got %d, %v, want %d, true", was, ok, SlotReady)
+	if was, ok := s.Break(idle); !ok || was != maps.SlotReady {
+		t.Errorf("idle slot: got %d, %v, want %d, true", was, ok, maps.SlotReady)
 	}
 }
 
@@ -129,19 +132,19 @@ func TestPartsOfALeaseAreItsAlone(t *testing.T) {
 	late := s.Current(lease(s))
 	s.Break(late.Slot)
 	s.Prepare(late.Slot, 0)
-	s.Exchange(late.Slot, SlotConnecting, SlotReady)
-	next, ok := s.Take(late.Slot)
+	s.Exchange(late.Slot, maps.SlotConnecting, maps.SlotReady)
+	next, ok := mapstest.Take(s, late.Slot)
 	if !ok {
 		t.Fatal("take the slot's next i-sock: it is not idle")
 	}
-	s.Begin(next, PendingRequest|PendingResponse)
-	s.Slots[next.Slot].Response.Phase = uint32(PhaseLength)
+	mapstest.Begin(s, next, maps.PendingRequest|maps.PendingResponse)
+	s.Slots[next.Slot].Response.Phase = uint32(maps.PhaseLength)
 	s.RequestDone(late)
 	s.ResponseDone(late)
 	s.SpillDone(late, 0)
 	s.Switch(late)
 	sl := &s.Slots[next.Slot]
-	if !s.Holds(next) || Pending(sl.Pending) != PendingRequest|PendingResponse || Phase(sl.Response.Phase) != PhaseLength {
+	if !s.Holds(next) || maps.Pending(sl.Pending) != maps.PendingRequest|maps.PendingResponse || maps.Phase(sl.Response.Phase) != maps.PhaseLength {
 		t.Errorf("the next lease after a late end of the one before: holds %v, pending %d, phase %d", s.Holds(next), sl.Pending, sl.Response.Phase)
 	}
 }
@@ -150,20 +153,20 @@ func TestPartsOfALeaseAreItsAlone(t *testing.T) {
 func TestLeaseWaitsForItsSends(t *testing.T) {
 	s := readyShared(t)
 	l := s.Current(lease(s))
-	s.Begin(l, PendingRequest|PendingResponse|PendingSend|PendingReply)
+	mapstest.Begin(s, l, maps.PendingRequest|maps.PendingResponse|maps.PendingSend|maps.PendingReply)
 	s.RequestDone(l)
-	if state := s.ResponseDone(l); state != SlotLeased {
-		t.Errorf("state before the sends have returned: got %d, want %d", state, SlotLeased)
+	if state := s.ResponseDone(l); state != maps.SlotLeased {
+		t.Errorf("state before the sends have returned: got %d, want %d", state, maps.SlotLeased)
 	}
 }
 
 // Behind an answer a connection that is of no use any more is nobody's fault.
 func TestADiscardedLeaseIsNoError(t *testing.T) {
-	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
+	s := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
 	s.Endpoints[0].Outstanding = 1
-	s.Slots[0] = Slot{State: uint32(SlotLeased), Holder: 7, Lease: 7}
-	l := Lease{Slot: 0, Number: 7}
-	if !s.DiscardLease(l) || s.DiscardLease(l) || s.State(0) != SlotBroken {
+	s.Slots[0] = maps.Slot{State: uint32(maps.SlotLeased), Holder: 7, Lease: 7}
+	l := maps.Lease{Slot: 0, Number: 7}
+	if !s.DiscardLease(l) || s.DiscardLease(l) || s.State(0) != maps.SlotBroken {
 		t.Errorf("state %d", s.State(0))
 	}
 	if e := &s.Endpoints[0]; e.Broken != 0 || e.Cancelled != 0 || e.Outstanding != 0 {
@@ -173,24 +176,24 @@ func TestADiscardedLeaseIsNoError(t *testing.T) {
 
 // The proof is of one lease, and none while the last send of its request has not returned, or when the slot is another lease's.
 func TestRequestIsProvedWholeWhenItsLastSendHasReturned(t *testing.T) {
-	s := NewHeapShared(Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
+	s := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
 	s.Prepare(0, 0)
-	s.Exchange(0, SlotConnecting, SlotReady)
-	l, _ := s.Take(0)
+	s.Exchange(0, maps.SlotConnecting, maps.SlotReady)
+	l, _ := mapstest.Take(s, 0)
 	if s.HadClient(l) {
 		t.Error("a lease that is not filled has a client")
 	}
 	for _, tt := range []struct {
-		open Pending
+		open maps.Pending
 		want bool
 	}{
-		{PendingRequest | PendingSend | PendingResponse, false},
-		{PendingRequest, false},
-		{PendingSend | PendingResponse, false},
-		{PendingResponse | PendingReply, true},
+		{maps.PendingRequest | maps.PendingSend | maps.PendingResponse, false},
+		{maps.PendingRequest, false},
+		{maps.PendingSend | maps.PendingResponse, false},
+		{maps.PendingResponse | maps.PendingReply, true},
 		{0, true},
 	} {
-		s.Begin(l, tt.open)
+		mapstest.Begin(s, l, tt.open)
 		w, ok := s.RequestWhole(l)
 		if ok != tt.want || w.Of(l) != tt.want {
 			t.Errorf("pending %v: got %v, %+v, want %v", tt.open, ok, w, tt.want)
@@ -199,10 +202,10 @@ func TestRequestIsProvedWholeWhenItsLastSendHasReturned(t *testing.T) {
 			t.Error("a lease that is filled has no client")
 		}
 	}
-	if w, _ := s.RequestWhole(l); w.Of(Lease{Slot: 0, Number: l.Number + 2}) || (Whole{}).Of(Lease{}) {
+	if w, _ := s.RequestWhole(l); w.Of(maps.Lease{Slot: 0, Number: l.Number + 2}) || (maps.Whole{}).Of(maps.Lease{}) {
 		t.Error("the proof is another lease's as well")
 	}
-	s.Begin(Lease{Slot: 0, Number: l.Number + 2}, 0)
+	mapstest.Begin(s, maps.Lease{Slot: 0, Number: l.Number + 2}, 0)
 	if _, ok := s.RequestWhole(l); ok {
 		t.Error("a request is whole of which the slot says nothing any more")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // sweepTwice gives a slot that is free to be freed the time to be.
@@ -640,7 +641,7 @@ func TestLeaseOfIsNotDeceivedByTheCookieOfTheLeaseBefore(t *testing.T) {
 	r.start(1)
 	slot := r.lease(request{cookie: 7})
 	r.shared.ResponseDone(r.shared.Current(slot))
-	if _, ok := r.shared.Take(slot); !ok {
+	if _, ok := mapstest.Take(r.shared, slot); !ok {
 		t.Fatal("the slot is not idle")
 	}
 	if got, ok := r.p.LeaseOf(7); ok {

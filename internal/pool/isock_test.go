@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 func TestConnectAnnouncesItsPortFirst(t *testing.T) {
@@ -58,9 +59,9 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	fd, err := testDialer("").connect(t.Context(), s.address, timeout, func(netip.AddrPort, uint32) error { return maps.ErrFault })
-	if !errors.Is(err, maps.ErrFault) || fd >= 0 {
-		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, maps.ErrFault)
+	fd, err := testDialer("").connect(t.Context(), s.address, timeout, func(netip.AddrPort, uint32) error { return mapstest.ErrFault })
+	if !errors.Is(err, mapstest.ErrFault) || fd >= 0 {
+		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, mapstest.ErrFault)
 	}
 }
 

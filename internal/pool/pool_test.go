@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -499,7 +500,7 @@ func TestNothingIsLeftOfARefusedConnect(t *testing.T) {
 
 func TestConnectThatCannotBeAnnouncedIsNotMade(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{connecting: func() error { return maps.ErrFault }})
+	r := newRig(t, setup{connecting: func() error { return mapstest.ErrFault }})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
 	await.Quiet(t, func() string {

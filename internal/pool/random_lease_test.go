@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // lease is a client's request in a world, and all of it that happens.
@@ -61,7 +62,7 @@ func (w *world) leaseLocked(index uint32) *lease {
 		if slot == maps.NoSlot {
 			return nil
 		}
-		if _, ok := w.r.shared.Take(slot); !ok {
+		if _, ok := mapstest.Take(w.r.shared, slot); !ok {
 			continue
 		}
 		w.r.fill(slot, request{cookie: uint64(len(w.leases) + 1), open: w.likely(30)})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 var (
@@ -168,7 +169,7 @@ func (m moody) Put(k maps.PeerKey, slot uint32) error {
 	}
 	switch mood(h.mood.Load()) {
 	case refusing:
-		return maps.ErrFault
+		return mapstest.ErrFault
 	case short:
 		return unix.EMFILE
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // view is the pool's own view of an endpoint.
@@ -54,7 +55,7 @@ func TestEndpointIsTriedAgainAfterItFoundNoFreeSlot(t *testing.T) {
 func refusal(refuse *atomic.Bool) func() error {
 	return func() error {
 		if refuse.Load() {
-			return maps.ErrFault
+			return mapstest.ErrFault
 		}
 		return nil
 	}
@@ -262,7 +263,7 @@ func TestRetryKeepsToTheBound(t *testing.T) {
 	r := newRig(t, setup{initial: limit, max: limit, connecting: func() error {
 		switch connects.Add(1) {
 		case 1:
-			return maps.ErrFault
+			return mapstest.ErrFault
 		case 2:
 			<-hold
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,9 +72,9 @@ type rig struct {
 	t      *testing.T
 	p      *Pool
 	shared *maps.Shared
-	peers  *maps.FakeTable[maps.PeerKey, uint32]
+	peers  *mapstest.FakeTable[maps.PeerKey, uint32]
 	// cookies leads from an i-sock's cookie to its slot.
-	cookies *maps.FakeTable[uint64, uint32]
+	cookies *mapstest.FakeTable[uint64, uint32]
 	isocks  *ebpf.Map
 	// psocks are the clients' sockets, by cookie.
 	psocks  *ebpf.Map
@@ -93,15 +94,15 @@ func newRig(t *testing.T, o setup) *rig {
 	r := &rig{
 		t:        t,
 		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: 4, Slots: o.slots}),
-		peers:    maps.NewFakeTable[maps.PeerKey, uint32](nil),
-		cookies:  maps.NewFakeTable[uint64, uint32](nil),
+		peers:    mapstest.NewFakeTable[maps.PeerKey, uint32](nil),
+		cookies:  mapstest.NewFakeTable[uint64, uint32](nil),
 		isocks:   newSocketMap(t, 4, o.slots),
 		psocks:   newSocketMap(t, 8, 8),
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, r.psocks, r.isocks)
-	sockets.SlowConns = maps.NewFakeTable[uint64, maps.SlowConn](nil)
+	sockets.SlowConns = mapstest.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
@@ -452,7 +453,7 @@ func (r *rig) lease(q request) uint32 {
 	if slot == maps.NoSlot {
 		r.t.Fatal("lease an i-sock: none is idle")
 	}
-	if _, ok := r.shared.Take(slot); !ok {
+	if _, ok := mapstest.Take(r.shared, slot); !ok {
 		r.t.Fatalf("lease an i-sock: slot %d is not idle", slot)
 	}
 	r.fill(slot, q)
@@ -467,7 +468,7 @@ func (r *rig) fill(slot uint32, q request) {
 		pending |= maps.PendingRequest
 	}
 	atomic.StoreUint64(&sl.Cookie, q.cookie)
-	r.shared.Begin(r.shared.Current(slot), pending)
+	mapstest.Begin(r.shared, r.shared.Current(slot), pending)
 	atomic.StoreUint32(&sl.Spill, uint32(maps.SpillNone))
 	atomic.StoreUint32(&sl.Response.Phase, uint32(maps.PhaseHead))
 	atomic.StoreUint64(&sl.Moved, q.moved)
@@ -484,7 +485,7 @@ func (r *rig) breakSlot(slot uint32, untold bool) {
 	l := maps.Lease{Slot: slot, Number: atomic.LoadUint64(&r.shared.Slots[slot].Lease)}
 	end := r.shared.BreakLease
 	if untold {
-		end = r.shared.Fail
+		end = func(l maps.Lease) bool { return mapstest.Fail(r.shared, l) }
 	}
 	if !end(l) {
 		r.t.Errorf("slot %d is not leased", slot)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // A program takes an i-sock, and its endpoint closes before the program has filled the lease: until then the slot names the client of
@@ -21,7 +22,7 @@ func TestNobodyIsToldOfALeaseThatNobodyHasGot(t *testing.T) {
 	if taken := r.shared.Pop(ours); taken != slot {
 		t.Fatalf("idle slot: got %d, want %d", taken, slot)
 	}
-	if _, ok := r.shared.Take(slot); !ok {
+	if _, ok := mapstest.Take(r.shared, slot); !ok {
 		t.Fatal("the slot is not idle")
 	}
 	must(t, r.connOf(s, slot).Close())

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
@@ -110,7 +111,7 @@ func (g *rig) failsAt(point int, next *model.Config, requests []*model.Request, 
 		}
 		return false
 	}
-	if !errors.Is(err, maps.ErrFault) {
+	if !errors.Is(err, mapstest.ErrFault) {
 		g.t.Fatalf("apply with a fault at write %d: %v, want it to be reported", point, err)
 	}
 	g.checkState("after the failure", requests, configs...)

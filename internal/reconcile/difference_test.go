@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	shared "github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // step changes a configuration a little, and shares the rest with it.
@@ -201,7 +202,7 @@ func TestAChangeOfClustersWithoutRoomWaitsForIt(t *testing.T) {
 func BenchmarkEndpointsOfOne(b *testing.B) {
 	sizes := testSizes
 	sizes.Clusters, sizes.Groups, sizes.Endpoints, sizes.Schedules, sizes.VHosts, sizes.Routes = 2048, 4096, 32768, 65536, 4096, 65536
-	r := New(shared.NewFakeConfig(sizes, nil), shared.NewHeapShared(sizes), slog.New(slog.DiscardHandler))
+	r := New(mapstest.NewFakeConfig(sizes, nil), shared.NewHeapShared(sizes), slog.New(slog.DiscardHandler))
 	rt, cfg := &model.RouteTable{}, &model.Config{}
 	endpoint := func(service, n int) model.Endpoint {
 		return model.Endpoint{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, byte(n), byte(service >> 8), byte(service)}), 9000), Weight: 1}

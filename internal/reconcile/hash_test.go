@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // hashes are the cluster's daemon's table, and its places in the kernel; nil: there are none.
@@ -42,7 +43,7 @@ func TestKernelGetsTablesThatFindRoom(t *testing.T) {
 	const room = 40
 	sizes := maps.Sizes{Clusters: 4, Groups: 16, Endpoints: 16, Schedules: 64, HashPlaces: room}
 	sh := maps.NewHeapShared(sizes)
-	r := New(maps.NewFakeConfig(sizes, nil), sh, slog.New(slog.DiscardHandler))
+	r := New(mapstest.NewFakeConfig(sizes, nil), sh, slog.New(slog.DiscardHandler))
 	var before *maps.HashTable
 	for _, step := range []struct {
 		name   string

@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 var testSizes = maps.Sizes{
@@ -94,7 +95,7 @@ func newRigOf(t *testing.T, sizes maps.Sizes) *rig { return newRigWith(t, sizes,
 func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
 	g := &rig{t: t, turns: map[*model.Config]map[string][]string{}}
 	failing := func() bool { return g.fail != nil && g.fail() }
-	cfg := maps.NewFakeConfig(sizes, failing)
+	cfg := mapstest.NewFakeConfig(sizes, failing)
 	watch(g, "vips", &cfg.VIPs)
 	watch(g, "listeners", &cfg.Listeners)
 	watch(g, "route_tables", &cfg.RouteTables)
@@ -118,7 +119,7 @@ func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
 	watch(g, "value_prefixes", &cfg.Prefixes)
 	cfg.Settle = func() error {
 		if failing() {
-			return maps.ErrFault
+			return mapstest.ErrFault
 		}
 		g.note(func() string { return "settle" })
 		return nil

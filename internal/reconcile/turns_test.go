@@ -15,6 +15,7 @@ import (
 	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // manySizes are the kernel's own, as far as endpoints go.
@@ -325,7 +326,7 @@ func BenchmarkOneEndpointOfMany(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			sizes := manySizes
-			r := New(maps.NewFakeConfig(sizes, nil), maps.NewHeapShared(sizes), slog.New(slog.DiscardHandler))
+			r := New(mapstest.NewFakeConfig(sizes, nil), maps.NewHeapShared(sizes), slog.New(slog.DiscardHandler))
 			c := compile.NewCompiler()
 			var images []*compile.Image
 			for _, more := range []int{0, 1} {

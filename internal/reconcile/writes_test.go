@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 var largeSizes = maps.Sizes{
@@ -49,7 +50,7 @@ func TestAChangedRouteWritesOnlyWhatItMust(t *testing.T) {
 		},
 	}
 	for _, k := range kindsOfTables {
-		r := reconcile.New(maps.NewFakeConfig(largeSizes, nil), maps.NewHeapShared(largeSizes), slog.New(slog.DiscardHandler))
+		r := reconcile.New(mapstest.NewFakeConfig(largeSizes, nil), maps.NewHeapShared(largeSizes), slog.New(slog.DiscardHandler))
 		compiler, before := compile.NewCompiler(), k.table()
 		for _, c := range changesOfOne {
 			t.Run(k.name+"/"+c.name, func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
@@ -129,7 +130,7 @@ func newBalancerOf(t *testing.T, cfg *model.Config) *balancer {
 		Schedules: 1 << 18, Clusters: 1 << 10, Groups: 1 << 14, Endpoints: 1 << 14,
 	}
 	shared := maps.NewHeapShared(sizes)
-	b := &balancer{t: t, config: cfg, r: reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared), shared: shared, random: drawn(t)}
+	b := &balancer{t: t, config: cfg, r: reconcile.New(mapstest.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler)), picker: balance.New(shared), shared: shared, random: drawn(t)}
 	b.image, _ = compile.Compile(cfg)
 	if _, err := b.r.Apply(b.image); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // Kernel is a reconciler of maps that are in this process.
@@ -41,7 +42,7 @@ func NewKernel() *Kernel {
 		Schedules: 1 << 10, Clusters: 64, Groups: 256, Endpoints: maxEndpoints,
 	}
 	k := &Kernel{Shared: maps.NewHeapShared(sizes)}
-	tables := maps.NewFakeConfig(sizes, func() bool {
+	tables := mapstest.NewFakeConfig(sizes, func() bool {
 		if k.Writing != nil {
 			k.Writing()
 		}

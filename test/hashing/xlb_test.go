@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/envoytest"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/proxytest"
 )
 
@@ -49,7 +50,7 @@ func newPicker(t testing.TB, cfg *model.Config) picker {
 		Cells: 1 << 12, Accepts: 64, AcceptedValues: 64, Tuples: 64, BucketLists: 64,
 	}
 	shared := maps.NewHeapShared(sizes)
-	reconciler := reconcile.New(maps.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler))
+	reconciler := reconcile.New(mapstest.NewFakeConfig(sizes, nil), shared, slog.New(slog.DiscardHandler))
 	image, _ := compile.Compile(cfg)
 	if _, err := reconciler.Apply(image); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
@@ -26,7 +27,7 @@ type rig struct {
 func newRig(t *testing.T, manyPaths int) *rig {
 	t.Helper()
 	sizes := maps.Sizes{VHosts: 16, BucketLists: 1}
-	g := &rig{cfg: maps.NewFakeConfig(sizes, nil)}
+	g := &rig{cfg: mapstest.NewFakeConfig(sizes, nil)}
 	g.r = New(Config{
 		Maps: g.cfg, Indices: NewAllocators(sizes, maps.NewHeapShared(sizes)), Stats: &writes.Stats{}, ManyPaths: manyPaths,
 		Wait: func() error { g.note("wait"); return nil },

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/routes"
 )
 
@@ -84,7 +85,7 @@ var sizes = maps.Sizes{
 
 func (w *world) load(cfg *model.Config) error {
 	image, _ := compile.Compile(cfg)
-	w.cfg = maps.NewFakeConfig(sizes, nil)
+	w.cfg = mapstest.NewFakeConfig(sizes, nil)
 	r := reconcile.New(w.cfg, maps.NewHeapShared(sizes), slog.New(slog.DiscardHandler))
 	if _, err := r.Apply(image); err != nil {
 		return err
