@@ -113,6 +113,16 @@ func (g *GrowingHash[K, V]) Put(k K, v V) error {
 	})
 }
 
+// Change has f write to the map: once, and again to a larger one as long as it fails with E2BIG and there is room within the limit.
+func (g *GrowingHash[K, V]) Change(f func(*ebpf.Map) error) error {
+	return g.write(func(m *ebpf.Map) (int, error) {
+		if err := f(m); err != nil {
+			return 1, fmt.Errorf("write map %s: %w", g.name, err)
+		}
+		return 0, nil
+	})
+}
+
 // PutAll is as Put.
 func (g *GrowingHash[K, V]) PutAll(keys []K, values []V) (written int, err error) {
 	err = g.write(func(m *ebpf.Map) (int, error) {

@@ -31,10 +31,10 @@ func newPages(t *testing.T) *Pages {
 
 func TestPagesAreMadeWhenTheyAreNeeded(t *testing.T) {
 	p := newPages(t)
-	s := &Shared{}
-	defer s.Close()
-	words, err := mapPages[uint64](s, p)
-	if err != nil {
+	var memory Memory
+	defer memory.Close()
+	var words []uint64
+	if err := MapPages(&words, &memory, p); err != nil {
 		t.Fatal(err)
 	}
 	if len(words) != 2048 || words[2047] != 0 {

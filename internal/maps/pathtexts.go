@@ -4,7 +4,6 @@ package maps
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/cilium/ebpf"
 )
@@ -26,12 +25,7 @@ func FirstPathRoutes(c Candidates) PathRoutes {
 }
 
 func (t pathTexts) Put(k PathText, v Candidates) error {
-	return t.g.write(func(m *ebpf.Map) (int, error) {
-		if err := putPathText(m, &k, v); err != nil {
-			return 1, fmt.Errorf("write map %s: %w", t.g.name, err)
-		}
-		return 0, nil
-	})
+	return t.g.Change(func(m *ebpf.Map) error { return putPathText(m, &k, v) })
 }
 
 func putPathText(m *ebpf.Map, k *PathText, v Candidates) error {

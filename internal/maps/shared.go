@@ -4,13 +4,10 @@ package maps
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // Shared is the state that kernel programs and daemon change together: arrays in memory that both see.
@@ -35,7 +32,7 @@ type Shared struct {
 	// bucketLists and vhosts are those of Config.
 	bucketLists, vhosts []uint64
 
-	mappings [][]byte
+	memory Memory
 	// growing is empty where all entries are there from the beginning.
 	growing map[Growing][]*Pages
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
@@ -82,21 +79,22 @@ func MapShared(a Arrays) (*Shared, error) {
 }
 
 func (s *Shared) mapAll(a Arrays) error {
-	control, err := mapArray[Control](s, a.Control)
-	if err != nil {
+	m := &s.memory
+	var control []Control
+	if err := MapArray(&control, m, a.Control); err != nil {
 		return err
 	}
 	s.Control = &control[0]
 	if a.Copies != nil {
 		s.growing[GrowingSlots] = append(s.growing[GrowingSlots], a.Copies)
-		if s.Copies, err = mapPages[RequestCopy](s, a.Copies); err != nil {
+		if err := MapPages(&s.Copies, m, a.Copies); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		into(&s.Clusters, s, a.Clusters), into(&s.Groups, s, a.Groups), into(&s.Endpoints, s, a.Endpoints), into(&s.Addresses, s, a.Addresses),
-		into(&s.vhosts, s, a.VHosts), pagesInto(&s.Slots, s, a.Slots), pagesInto(&s.Schedules, s, a.Schedules),
-		pagesInto(&s.HashPlaces, s, a.HashPlaces), pagesInto(&s.bucketLists, s, a.BucketLists),
+		MapArray(&s.Clusters, m, a.Clusters), MapArray(&s.Groups, m, a.Groups), MapArray(&s.Endpoints, m, a.Endpoints),
+		MapArray(&s.Addresses, m, a.Addresses), MapArray(&s.vhosts, m, a.VHosts), MapPages(&s.Slots, m, a.Slots),
+		MapPages(&s.Schedules, m, a.Schedules), MapPages(&s.HashPlaces, m, a.HashPlaces), MapPages(&s.bucketLists, m, a.BucketLists),
 	)
 }
 
@@ -122,64 +120,10 @@ func (s *Shared) Hold(of Growing, first, count uint32) error {
 }
 
 // VHosts are those of Config, in mapped memory.
-func (s *Shared) VHosts() Table[uint32, uint64] { return words(s.vhosts) }
+func (s *Shared) VHosts() Table[uint32, uint64] { return Words(s.vhosts) }
 
 // BucketLists are those of Config, in mapped memory.
-func (s *Shared) BucketLists() Table[uint32, uint64] { return words(s.bucketLists) }
+func (s *Shared) BucketLists() Table[uint32, uint64] { return Words(s.bucketLists) }
 
 // Close unmaps the arrays; they must not be used afterwards.
-func (s *Shared) Close() {
-	for _, b := range s.mappings {
-		// Unmapping a mapping of ours cannot fail.
-		_ = unix.Munmap(b)
-	}
-	s.mappings = nil
-}
-
-func into[T any](list *[]T, s *Shared, m *ebpf.Map) (err error) {
-	*list, err = mapArray[T](s, m)
-	return err
-}
-
-func pagesInto[T any](list *[]T, s *Shared, p *Pages) (err error) {
-	*list, err = mapPages[T](s, p)
-	return err
-}
-
-// mapPages returns an array of all the entries that there may be: see Pages.
-func mapPages[T any](s *Shared, p *Pages) ([]T, error) {
-	if err := checkSize[T](p.name, p.page.ValueSize); err != nil {
-		return nil, err
-	}
-	b, err := p.reserve()
-	if err != nil {
-		return nil, err
-	}
-	s.mappings = append(s.mappings, b)
-	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), p.MaxEntries()), nil
-}
-
-// checkSize compares an entry's size with the daemon's type for it. Array values are 8 bytes apart at least.
-func checkSize[T any](name string, size uint32) error {
-	var t T
-	if uintptr(size) != unsafe.Sizeof(t) {
-		return fmt.Errorf("map %s: values of %d bytes, want %d: the kernel object and the daemon differ", name, size, unsafe.Sizeof(t))
-	}
-	if size%8 != 0 {
-		return fmt.Errorf("map %s: values of %d bytes are not a whole number of words", name, size)
-	}
-	return nil
-}
-
-func mapArray[T any](s *Shared, m *ebpf.Map) ([]T, error) {
-	if err := checkSize[T](m.String(), m.ValueSize()); err != nil {
-		return nil, err
-	}
-	bytes := int(m.ValueSize()) * int(m.MaxEntries())
-	b, err := unix.Mmap(m.FD(), 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %s into memory: %w", m, err)
-	}
-	s.mappings = append(s.mappings, b)
-	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), m.MaxEntries()), nil
-}
+func (s *Shared) Close() { s.memory.Close() }

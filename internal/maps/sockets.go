@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -50,7 +49,8 @@ func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *eb
 // TakeConn returns what the kernel knows of an accepted connection, and removes it from the map.
 func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 	var r ConnRecord
-	return r, takeNow(s.conns.FD(), unsafe.Pointer(&k), unsafe.Pointer(&r)) == nil
+	err := LookupAndDelete(s.conns, &k, &r)
+	return r, err == nil
 }
 
 // MarkSlow keeps a p-sock off the fast path until an offer is accepted, without disturbing an entry that is there. What the client sends
