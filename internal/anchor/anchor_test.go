@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/tcptest"
@@ -456,7 +457,7 @@ func TestOpenConnectionsStayWhenTheListenersClose(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	// Its maps stay with the process.
-	must(t, maps.Settle())
+	must(t, bpfmap.Settle())
 	before := tcptest.Descriptors(t)
 	t.Run("set", func(t *testing.T) {
 		const slot, lease = 0, 1

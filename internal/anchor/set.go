@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
@@ -133,7 +134,7 @@ type Config struct {
 	Limits func(listener uint32) Limits
 	// Crashes are the panics of code that serves one connection; nil: the set has its own.
 	Crashes *crash.Log
-	// Settle waits until every program that was running has ended. nil: maps.Settle.
+	// Settle waits until every program that was running has ended. nil: bpfmap.Settle.
 	Settle func() error
 }
 
@@ -185,7 +186,7 @@ type Set struct {
 // New opens the anchor listeners and announces them to the kernel programs. Close ends the set.
 func New(cfg Config) (*Set, error) {
 	if cfg.Settle == nil {
-		cfg.Settle = maps.Settle
+		cfg.Settle = bpfmap.Settle
 	}
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Logger)

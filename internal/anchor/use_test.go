@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -143,7 +144,7 @@ func TestUseAcceptsTheConnectionThatItNeeds(t *testing.T) {
 
 // heldConns holds the first look at all connections that have not been accepted.
 type heldConns struct {
-	maps.Table[maps.ConnKey, maps.ConnRecord]
+	bpfmap.Table[maps.ConnKey, maps.ConnRecord]
 	once           sync.Once
 	began, release chan struct{}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // Options choose how the programs are loaded.
@@ -46,7 +47,7 @@ type Datapath struct {
 	fast    *fastPrograms
 	objects *objects
 	// pages are those of the arrays that grow, by name.
-	pages map[string]*maps.Pages
+	pages map[string]*bpfmap.Pages
 	// hashes are those that grow.
 	hashes hashes
 	links  []link.Link
@@ -191,13 +192,13 @@ func (d *Datapath) load(spec *ebpf.CollectionSpec, o Options) error {
 
 func (d *Datapath) wrapPages(spec *ebpf.CollectionSpec) {
 	m := &d.objects.xlbMaps
-	d.pages = map[string]*maps.Pages{}
+	d.pages = map[string]*bpfmap.Pages{}
 	for name, outer := range map[string]*ebpf.Map{
 		"slots": m.Slots, "request_copies": m.RequestCopies, "schedules": m.Schedules, "hash_places": m.HashPlaces, "bucket_lists": m.BucketLists,
 		"routes": m.Routes, "tuples": m.Tuples, "rewrites": m.Rewrites, "cell_blocks": m.CellBlocks, "accepts": m.Accepts,
 		"accepted_values": m.AcceptedValues,
 	} {
-		d.pages[name] = maps.NewPages(name, outer, spec.Maps[name].InnerMap)
+		d.pages[name] = bpfmap.NewPages(name, outer, spec.Maps[name].InnerMap)
 	}
 }
 
@@ -226,27 +227,27 @@ func (d *Datapath) wrapMaps() error {
 	}
 	d.Config = &maps.Config{
 		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),
-		Listeners:      maps.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
-		RouteTables:    maps.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
-		Routes:         maps.NewPagedTable[maps.Route](pages["routes"]),
-		Splits:         maps.NewTable[uint32, maps.Split]("splits", m.Splits),
-		Rewrites:       maps.NewPagedTable[maps.Rewrite](pages["rewrites"]),
-		RetrySets:      maps.NewTable[uint32, maps.RetrySet]("retry_sets", m.RetrySets),
-		Automata:       maps.NewTable[uint32, maps.Automaton]("automata", m.Automata),
-		Cells:          maps.NewPagedTable[maps.Cells](pages["cell_blocks"]),
-		Accepts:        maps.NewPagedTable[maps.Candidates](pages["accepts"]),
-		AcceptedValues: maps.NewPagedTable[maps.Value](pages["accepted_values"]),
-		Schedules:      maps.NewPagedTable[maps.Turn](pages["schedules"]),
-		Hosts:          maps.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
+		Listeners:      bpfmap.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
+		RouteTables:    bpfmap.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
+		Routes:         bpfmap.NewPagedTable[maps.Route](pages["routes"]),
+		Splits:         bpfmap.NewTable[uint32, maps.Split]("splits", m.Splits),
+		Rewrites:       bpfmap.NewPagedTable[maps.Rewrite](pages["rewrites"]),
+		RetrySets:      bpfmap.NewTable[uint32, maps.RetrySet]("retry_sets", m.RetrySets),
+		Automata:       bpfmap.NewTable[uint32, maps.Automaton]("automata", m.Automata),
+		Cells:          bpfmap.NewPagedTable[maps.Cells](pages["cell_blocks"]),
+		Accepts:        bpfmap.NewPagedTable[maps.Candidates](pages["accepts"]),
+		AcceptedValues: bpfmap.NewPagedTable[maps.Value](pages["accepted_values"]),
+		Schedules:      bpfmap.NewPagedTable[maps.Turn](pages["schedules"]),
+		Hosts:          bpfmap.NewTable[maps.HostKey, uint32]("hosts", m.Hosts),
 		VHosts:         shared.VHosts(),
 		PathTexts:      maps.NewPathTexts(d.hashes.pathTexts),
-		Paths:          maps.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
-		Tuples:         maps.NewPagedTable[maps.Tuple](pages["tuples"]),
+		Paths:          bpfmap.NewTable[maps.PathKey, maps.Candidates]("paths", m.Paths),
+		Tuples:         bpfmap.NewPagedTable[maps.Tuple](pages["tuples"]),
 		Buckets:        d.hashes.buckets,
 		BucketLists:    shared.BucketLists(),
-		Fields:         maps.NewTable[maps.FieldKey, maps.AskedField]("fields", m.Fields),
+		Fields:         bpfmap.NewTable[maps.FieldKey, maps.AskedField]("fields", m.Fields),
 		Values:         d.hashes.values,
-		Prefixes:       maps.NewTable[maps.ValueKey, maps.Value]("value_prefixes", m.ValuePrefixes),
+		Prefixes:       bpfmap.NewTable[maps.ValueKey, maps.Value]("value_prefixes", m.ValuePrefixes),
 		Sizes: maps.Sizes{
 			Listeners:      m.Listeners.MaxEntries(),
 			RouteTables:    m.RouteTables.MaxEntries(),
@@ -267,7 +268,7 @@ func (d *Datapath) wrapMaps() error {
 			Endpoints:      m.Endpoints.MaxEntries(),
 			Slots:          pages["slots"].MaxEntries(),
 		},
-		Settle: maps.Settle,
+		Settle: bpfmap.Settle,
 	}
 	return nil
 }

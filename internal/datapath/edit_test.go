@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -32,7 +33,7 @@ type editor struct {
 	conn, from *net.TCPConn
 	fd         int
 	edits      uint64
-	rewrites   maps.Table[uint32, maps.Rewrite]
+	rewrites   bpfmap.Table[uint32, maps.Rewrite]
 }
 
 // editPrograms are the parts of the kernel object that an editor needs.
@@ -56,9 +57,9 @@ func newEditor(t *testing.T, remote bool) *editor {
 			must(t, c.Close())
 		}
 	})
-	pages := maps.NewPages("rewrites", e.Rewrites, spec.Maps["rewrites"].InnerMap)
+	pages := bpfmap.NewPages("rewrites", e.Rewrites, spec.Maps["rewrites"].InnerMap)
 	t.Cleanup(func() { must(t, pages.Close()) })
-	e.rewrites = maps.NewPagedTable[maps.Rewrite](pages)
+	e.rewrites = bpfmap.NewPagedTable[maps.Rewrite](pages)
 	for _, a := range []link.RawAttachProgramOptions{
 		{Target: e.Socks.FD(), Program: e.Program, Attach: ebpf.AttachSkMsgVerdict},
 		{Target: e.Socks.FD(), Program: e.Verdict, Attach: ebpf.AttachSkSKBStreamVerdict},

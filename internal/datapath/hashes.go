@@ -8,13 +8,14 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // hashes are those that grow.
 type hashes struct {
-	pathTexts *maps.GrowingHash[maps.PathText, maps.PathRoutes]
-	buckets   *maps.GrowingHash[maps.BucketKey, uint32]
-	values    *maps.GrowingHash[maps.ValueKey, maps.Value]
+	pathTexts *bpfmap.GrowingHash[maps.PathText, maps.PathRoutes]
+	buckets   *bpfmap.GrowingHash[maps.BucketKey, uint32]
+	values    *bpfmap.GrowingHash[maps.ValueKey, maps.Value]
 }
 
 func (d *Datapath) wrapHashes(spec *ebpf.CollectionSpec) {
@@ -26,8 +27,8 @@ func (d *Datapath) wrapHashes(spec *ebpf.CollectionSpec) {
 	}
 }
 
-func growing[K comparable, V any](spec *ebpf.CollectionSpec, name string, outer, first *ebpf.Map) *maps.GrowingHash[K, V] {
-	return maps.NewGrowingHash[K, V](name, outer, first, spec.Maps[firstOf(name)], uint32(maps.MaxGrown))
+func growing[K comparable, V any](spec *ebpf.CollectionSpec, name string, outer, first *ebpf.Map) *bpfmap.GrowingHash[K, V] {
+	return bpfmap.NewGrowingHash[K, V](name, outer, first, spec.Maps[firstOf(name)], uint32(maps.MaxGrown))
 }
 
 // firstOf is what the first map of a hash that grows is called in bpf/lib/maps.h. In the kernel it has the hash's name, as those that follow it.

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // What the program of these tests is asked for.
@@ -26,7 +27,7 @@ const (
 type leaseRig struct {
 	leaseParts
 	t     *testing.T
-	slots maps.Table[uint32, maps.Slot]
+	slots bpfmap.Table[uint32, maps.Slot]
 }
 
 type leaseParts struct {
@@ -46,11 +47,11 @@ func newLeaseRig(t *testing.T) *leaseRig {
 	spec.Maps["events"].MaxEntries = uint32(roomForEvents)
 	r := &leaseRig{t: t}
 	must(t, spec.LoadAndAssign(&r.leaseParts, nil))
-	pages := maps.NewPages("slots", r.Slots, spec.Maps["slots"].InnerMap)
+	pages := bpfmap.NewPages("slots", r.Slots, spec.Maps["slots"].InnerMap)
 	t.Cleanup(func() {
 		must(t, errors.Join(r.Program.Close(), r.Endpoints.Close(), r.Slots.Close(), r.Events.Close(), pages.Close()))
 	})
-	r.slots = maps.NewPagedTable[maps.Slot](pages)
+	r.slots = bpfmap.NewPagedTable[maps.Slot](pages)
 	must(t, r.slots.Put(0, maps.Slot{}))
 	return r
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -40,7 +41,7 @@ func TestSenderThatWaitsForTheClientIsSeen(t *testing.T) {
 	memory.awaitFault(t)
 	go func() { sends <- write(server, []byte("hello")) }()
 	requireQueued(t, d.Sockets, cookie, true)
-	must(t, maps.Settle())
+	must(t, bpfmap.Settle())
 	requireQueued(t, d.Sockets, cookie, true)
 
 	memory.resolve(t)

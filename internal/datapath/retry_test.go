@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 func TestResponsesThatMayBeRetriedAreTheDaemons(t *testing.T) {
@@ -52,9 +53,9 @@ func TestResponsesThatMayBeRetriedAreTheDaemons(t *testing.T) {
 		at := status - maps.FirstStatus
 		c.Statuses[at/64] |= 1 << (at % 64)
 	}
-	pages := maps.NewPages("request_copies", parts.Copies, spec.Maps["request_copies"].InnerMap)
+	pages := bpfmap.NewPages("request_copies", parts.Copies, spec.Maps["request_copies"].InnerMap)
 	t.Cleanup(func() { must(t, pages.Close()) })
-	must(t, maps.NewPagedTable[maps.RequestCopy](pages).Put(0, c))
+	must(t, bpfmap.NewPagedTable[maps.RequestCopy](pages).Put(0, c))
 	for _, tt := range tests {
 		packet := maps.Packet([]byte(tt.head))
 		packet[0] = tt.retry

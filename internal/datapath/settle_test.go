@@ -19,7 +19,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -27,7 +27,7 @@ import (
 // kernel. What gives the verdict is the order: the program runs until the test releases it, which it does when the kernel has put the waiting
 // thread to sleep. A wait that does not wait comes back to a program that runs.
 func TestProgramsThatRunAreWaitedFor(t *testing.T) {
-	must(t, maps.Settle())
+	must(t, bpfmap.Settle())
 	for _, kind := range []struct {
 		name string
 		make func(*spinner, *testing.T) (send func() error)
@@ -121,7 +121,7 @@ func (s *spinner) settle(t *testing.T, send func() error) bool {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		thread <- unix.Gettid()
-		err := maps.Settle()
+		err := bpfmap.Settle()
 		endedBefore = atomic.LoadUint64(&w.ended)
 		settled <- err
 	}()

@@ -2,7 +2,11 @@
 
 package maps
 
-import "github.com/cilium/ebpf"
+import (
+	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+)
 
 // CookieKeyOf is a socket's cookie as the key of a trie.
 func CookieKeyOf(cookie uint64) CookieKey {
@@ -12,10 +16,10 @@ func CookieKeyOf(cookie uint64) CookieKey {
 func (k CookieKey) cookie() uint64 { return uint64(k.Cookie[1])<<32 | uint64(k.Cookie[0]) }
 
 // cookieTable is a trie whose keys are whole cookies: it takes memory for what it holds only.
-type cookieTable[V any] struct{ trie Table[CookieKey, V] }
+type cookieTable[V any] struct{ trie bpfmap.Table[CookieKey, V] }
 
-func newCookieTable[V any](name string, m *ebpf.Map) Table[uint64, V] {
-	return cookieTable[V]{NewTable[CookieKey, V](name, m)}
+func newCookieTable[V any](name string, m *ebpf.Map) bpfmap.Table[uint64, V] {
+	return cookieTable[V]{bpfmap.NewTable[CookieKey, V](name, m)}
 }
 
 func (t cookieTable[V]) Put(cookie uint64, v V) error { return t.trie.Put(CookieKeyOf(cookie), v) }

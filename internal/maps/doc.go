@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package maps gives the kernel's maps types: tables with typed keys and values, and arrays that kernel and daemon
-// share in memory. Every type comes from bpf/lib/abi.h. For tests there is test/mapstest.
+// Package maps is what XLB's maps hold: types and numbers of bpf/lib/abi.h, the tables of the configuration, arrays that daemon and programs
+// change together, with the states of a lease, and maps that follow single connections. What a map is to Go, whatever it holds, is in bpfmap.
+// For tests there is test/mapstest.
 package maps

@@ -6,16 +6,18 @@ import (
 	"errors"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // pathTexts is the map of paths that are looked up by hash. An entry holds the current candidates of its key and has room for the next
 // ones: see struct path_routes in bpf/lib/abi.h.
 type pathTexts struct {
-	g *GrowingHash[PathText, PathRoutes]
+	g *bpfmap.GrowingHash[PathText, PathRoutes]
 }
 
 // NewPathTexts wraps the kernel map.
-func NewPathTexts(g *GrowingHash[PathText, PathRoutes]) Table[PathText, Candidates] {
+func NewPathTexts(g *bpfmap.GrowingHash[PathText, PathRoutes]) bpfmap.Table[PathText, Candidates] {
 	return pathTexts{g}
 }
 

@@ -7,12 +7,14 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // SetSequences gives the map of what sockets are to receive next, and that of servers' sockets.
 func (s *Sockets) SetSequences(sequences, ssocks *ebpf.Map) {
 	s.sequences = newCookieTable[uint64]("receive_sequences", sequences)
-	s.ssocks = NewTable[uint32, uint64]("ssocks", ssocks)
+	s.ssocks = bpfmap.NewTable[uint32, uint64]("ssocks", ssocks)
 }
 
 // ForgetSequences takes out of receive_sequences what was left there by sockets that are in no socket map any more, and says how many those were.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // Shared is the state that kernel programs and daemon change together: arrays in memory that both see.
@@ -32,9 +34,9 @@ type Shared struct {
 	// bucketLists and vhosts are those of Config.
 	bucketLists, vhosts []uint64
 
-	memory Memory
+	memory bpfmap.Memory
 	// growing is empty where all entries are there from the beginning.
-	growing map[Growing][]*Pages
+	growing map[Growing][]*bpfmap.Pages
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
 	folding sync.Mutex
 	// counting is held for writing while an index becomes another cluster's: who looks at its number and then counts must not be divided by that.
@@ -62,12 +64,12 @@ func NewHeapShared(sizes Sizes) *Shared {
 type Arrays struct {
 	Control, Clusters, Groups, Endpoints, Addresses, VHosts *ebpf.Map
 	// Copies may be nil: there are none.
-	Slots, Copies, Schedules, HashPlaces, BucketLists *Pages
+	Slots, Copies, Schedules, HashPlaces, BucketLists *bpfmap.Pages
 }
 
 // MapShared maps the kernel's arrays into memory. Close unmaps them.
 func MapShared(a Arrays) (*Shared, error) {
-	s := &Shared{growing: map[Growing][]*Pages{
+	s := &Shared{growing: map[Growing][]*bpfmap.Pages{
 		GrowingSlots: {a.Slots}, GrowingSchedules: {a.Schedules}, GrowingHashPlaces: {a.HashPlaces}, GrowingBucketLists: {a.BucketLists},
 	}}
 	if err := s.mapAll(a); err != nil {
@@ -81,20 +83,20 @@ func MapShared(a Arrays) (*Shared, error) {
 func (s *Shared) mapAll(a Arrays) error {
 	m := &s.memory
 	var control []Control
-	if err := MapArray(&control, m, a.Control); err != nil {
+	if err := bpfmap.MapArray(&control, m, a.Control); err != nil {
 		return err
 	}
 	s.Control = &control[0]
 	if a.Copies != nil {
 		s.growing[GrowingSlots] = append(s.growing[GrowingSlots], a.Copies)
-		if err := MapPages(&s.Copies, m, a.Copies); err != nil {
+		if err := bpfmap.MapPages(&s.Copies, m, a.Copies); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		MapArray(&s.Clusters, m, a.Clusters), MapArray(&s.Groups, m, a.Groups), MapArray(&s.Endpoints, m, a.Endpoints),
-		MapArray(&s.Addresses, m, a.Addresses), MapArray(&s.vhosts, m, a.VHosts), MapPages(&s.Slots, m, a.Slots),
-		MapPages(&s.Schedules, m, a.Schedules), MapPages(&s.HashPlaces, m, a.HashPlaces), MapPages(&s.bucketLists, m, a.BucketLists),
+		bpfmap.MapArray(&s.Clusters, m, a.Clusters), bpfmap.MapArray(&s.Groups, m, a.Groups), bpfmap.MapArray(&s.Endpoints, m, a.Endpoints),
+		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.vhosts, m, a.VHosts), bpfmap.MapPages(&s.Slots, m, a.Slots),
+		bpfmap.MapPages(&s.Schedules, m, a.Schedules), bpfmap.MapPages(&s.HashPlaces, m, a.HashPlaces), bpfmap.MapPages(&s.bucketLists, m, a.BucketLists),
 	)
 }
 
@@ -120,10 +122,10 @@ func (s *Shared) Hold(of Growing, first, count uint32) error {
 }
 
 // VHosts are those of Config, in mapped memory.
-func (s *Shared) VHosts() Table[uint32, uint64] { return Words(s.vhosts) }
+func (s *Shared) VHosts() bpfmap.Table[uint32, uint64] { return bpfmap.Words(s.vhosts) }
 
 // BucketLists are those of Config, in mapped memory.
-func (s *Shared) BucketLists() Table[uint32, uint64] { return Words(s.bucketLists) }
+func (s *Shared) BucketLists() bpfmap.Table[uint32, uint64] { return bpfmap.Words(s.bucketLists) }
 
 // Close unmaps the arrays; they must not be used afterwards.
 func (s *Shared) Close() { s.memory.Close() }

@@ -9,15 +9,17 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // Sockets are the maps that follow single connections.
 type Sockets struct {
-	Anchors    Table[uint64, AnchorPorts]
-	Conns      Table[ConnKey, ConnRecord]
-	SlowConns  Table[uint64, SlowConn]
-	Peers      Table[PeerKey, uint32]
-	ISockSlots Table[uint64, uint32]
+	Anchors    bpfmap.Table[uint64, AnchorPorts]
+	Conns      bpfmap.Table[ConnKey, ConnRecord]
+	SlowConns  bpfmap.Table[uint64, SlowConn]
+	Peers      bpfmap.Table[PeerKey, uint32]
+	ISockSlots bpfmap.Table[uint64, uint32]
 
 	conns, slowConns, psocks, isocks *ebpf.Map
 	// queued is xlb_queued, nil without the fast path.
@@ -27,18 +29,18 @@ type Sockets struct {
 	// urgent is xlb_urgent, likewise.
 	urgent *ebpf.Program
 	// sequences and ssocks are likewise those that ForgetSequences looks at.
-	sequences Table[uint64, uint64]
-	ssocks    Table[uint32, uint64]
+	sequences bpfmap.Table[uint64, uint64]
+	ssocks    bpfmap.Table[uint32, uint64]
 }
 
 // NewSockets wraps the kernel's maps.
 func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
 	return &Sockets{
-		Anchors:    NewTable[uint64, AnchorPorts]("anchors", anchors),
-		Conns:      NewTable[ConnKey, ConnRecord]("conns", conns),
+		Anchors:    bpfmap.NewTable[uint64, AnchorPorts]("anchors", anchors),
+		Conns:      bpfmap.NewTable[ConnKey, ConnRecord]("conns", conns),
 		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),
-		Peers:      NewTable[PeerKey, uint32]("peers", peers),
-		ISockSlots: NewTable[uint64, uint32]("isock_slots", isockSlots),
+		Peers:      bpfmap.NewTable[PeerKey, uint32]("peers", peers),
+		ISockSlots: bpfmap.NewTable[uint64, uint32]("isock_slots", isockSlots),
 		conns:      conns,
 		slowConns:  slowConns,
 		psocks:     psocks,
@@ -49,7 +51,7 @@ func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *eb
 // TakeConn returns what the kernel knows of an accepted connection, and removes it from the map.
 func (s *Sockets) TakeConn(k ConnKey) (ConnRecord, bool) {
 	var r ConnRecord
-	err := LookupAndDelete(s.conns, &k, &r)
+	err := bpfmap.LookupAndDelete(s.conns, &k, &r)
 	return r, err == nil
 }
 

@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // vips are two maps in one: service addresses, and destinations of which there are many.
 type vips struct {
-	exact    Table[ListenerKey, uint32]
-	captures Table[captureKey, uint32]
+	exact    bpfmap.Table[ListenerKey, uint32]
+	captures bpfmap.Table[captureKey, uint32]
 	control  *Control
 
 	mu sync.Mutex
@@ -22,9 +24,9 @@ type vips struct {
 }
 
 // NewVIPs wraps the maps of service addresses and of captures. Shared tells the programs whether there are captures.
-func NewVIPs(exact, captures *ebpf.Map, shared *Shared) Table[ListenerKey, uint32] {
+func NewVIPs(exact, captures *ebpf.Map, shared *Shared) bpfmap.Table[ListenerKey, uint32] {
 	return &vips{
-		exact: NewTable[ListenerKey, uint32]("vips", exact), captures: NewTable[captureKey, uint32]("captures", captures),
+		exact: bpfmap.NewTable[ListenerKey, uint32]("vips", exact), captures: bpfmap.NewTable[captureKey, uint32]("captures", captures),
 		control: shared.Control, known: map[captureKey]struct{}{},
 	}
 }
@@ -46,7 +48,7 @@ func (k captureKey) listenerKey() ListenerKey {
 // networkOrder turns a number between the machine's order, which is little endian, and the network's.
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// Put implements Table.
+// Put implements bpfmap.Table.
 func (t *vips) Put(k ListenerKey, number uint32) error {
 	if k.Bits == 0 {
 		return t.exact.Put(k, number)
@@ -59,7 +61,7 @@ func (t *vips) Put(k ListenerKey, number uint32) error {
 	return nil
 }
 
-// PutAll implements Table.
+// PutAll implements bpfmap.Table.
 func (t *vips) PutAll(keys []ListenerKey, numbers []uint32) (int, error) {
 	for i := range keys {
 		if err := t.Put(keys[i], numbers[i]); err != nil {
@@ -69,7 +71,7 @@ func (t *vips) PutAll(keys []ListenerKey, numbers []uint32) (int, error) {
 	return len(keys), nil
 }
 
-// Delete implements Table.
+// Delete implements bpfmap.Table.
 func (t *vips) Delete(k ListenerKey) error {
 	if k.Bits == 0 {
 		return t.exact.Delete(k)
@@ -89,7 +91,7 @@ func (t *vips) note(change func()) {
 	atomic.StoreUint32(&t.control.Captures, uint32(len(t.known)))
 }
 
-// Lookup implements Table. It finds what has the very same key, not what holds for it.
+// Lookup implements bpfmap.Table. It finds what has the very same key, not what holds for it.
 func (t *vips) Lookup(k ListenerKey) (uint32, bool, error) {
 	if k.Bits == 0 {
 		return t.exact.Lookup(k)
@@ -104,7 +106,7 @@ func (t *vips) Lookup(k ListenerKey) (uint32, bool, error) {
 	return t.captures.Lookup(key)
 }
 
-// Each implements Table.
+// Each implements bpfmap.Table.
 func (t *vips) Each(f func(ListenerKey, uint32) bool) error {
 	more := true
 	err := t.exact.Each(func(k ListenerKey, number uint32) bool {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -125,7 +126,7 @@ type Config struct {
 	Elsewhere func(fd int) error
 	// Partings are those of all connections to endpoints; nil: the pool's own.
 	Partings *upstream.Partings
-	// Settle waits until every program that was running has ended. nil: maps.Settle.
+	// Settle waits until every program that was running has ended. nil: bpfmap.Settle.
 	Settle func() error
 	// Now tells how long an i-sock has lasted. nil: time.Now.
 	Now func() time.Time
@@ -222,7 +223,7 @@ func New(cfg Config) (*Pool, error) {
 		cfg.LastAfter = 5 * time.Minute
 	}
 	if cfg.Settle == nil {
-		cfg.Settle = maps.Settle
+		cfg.Settle = bpfmap.Settle
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

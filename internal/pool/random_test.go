@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -158,7 +159,7 @@ func (w *world) likely(percent int) bool { return w.IntN(100) < percent }
 
 // moody is the table of peers: who is written there is about to be connected to.
 type moody struct {
-	maps.Table[maps.PeerKey, uint32]
+	bpfmap.Table[maps.PeerKey, uint32]
 	w *world
 }
 

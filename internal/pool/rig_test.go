@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -138,7 +139,7 @@ func newSocketMap(t *testing.T, key, entries uint32) *ebpf.Map {
 // the kernel during the handshake. The entries are without their sequence numbers, which tests do
 // not know.
 type announced struct {
-	maps.Table[maps.PeerKey, uint32]
+	bpfmap.Table[maps.PeerKey, uint32]
 	shared *maps.Shared
 	setup  setup
 }
@@ -163,7 +164,7 @@ func (a announced) Delete(k maps.PeerKey) error {
 
 // registered is the table of i-socks by cookie: who is written there is connected.
 type registered struct {
-	maps.Table[uint64, uint32]
+	bpfmap.Table[uint64, uint32]
 	setup setup
 }
 
@@ -537,7 +538,7 @@ func (r *rig) connOf(s *server, slot uint32) (found net.Conn) {
 }
 
 // size is the number of entries of a table.
-func size[K comparable, V any](t maps.Table[K, V]) int {
+func size[K comparable, V any](t bpfmap.Table[K, V]) int {
 	n := 0
 	_ = t.Each(func(K, V) bool { n++; return true })
 	return n

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // contents are what programs can reach from the service addresses, each thing written down in the place of its number: equal for maps that hold
@@ -39,7 +40,7 @@ type contents struct {
 
 // nameClasses notes which values have which classes.
 func (c *contents) nameClasses() {
-	for kind, t := range map[string]maps.Table[maps.ValueKey, maps.Value]{"": c.cfg.Values, "...": c.cfg.Prefixes} {
+	for kind, t := range map[string]bpfmap.Table[maps.ValueKey, maps.Value]{"": c.cfg.Values, "...": c.cfg.Prefixes} {
 		t.Each(func(key maps.ValueKey, v maps.Value) bool {
 			if v.Class != 0 {
 				c.texts[v.Class] = fmt.Sprintf("%q%s", key.Value[:(key.PrefixLen-32)/8], kind)
@@ -84,7 +85,7 @@ func (c *contents) table(listener string, number uint32) {
 func (c *contents) field(what string, asked maps.AskedField) {
 	for _, of := range []struct {
 		name  string
-		table maps.Table[maps.ValueKey, maps.Value]
+		table bpfmap.Table[maps.ValueKey, maps.Value]
 	}{{"value", c.cfg.Values}, {"prefix", c.cfg.Prefixes}} {
 		of.table.Each(func(key maps.ValueKey, v maps.Value) bool {
 			if key.Field == asked.Number {

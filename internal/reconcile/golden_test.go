@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/golden"
 )
@@ -105,7 +105,7 @@ func (g *rig) dump() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func dumpTable[K comparable, V any](name string, t maps.Table[K, V]) []string {
+func dumpTable[K comparable, V any](name string, t bpfmap.Table[K, V]) []string {
 	var lines []string
 	t.Each(func(k K, v V) bool {
 		lines = append(lines, fmt.Sprintf("%s %s = %s", name, show(k), show(v)))

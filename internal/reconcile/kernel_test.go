@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -26,7 +27,7 @@ type routing struct {
 	rewrite maps.Rewrite
 }
 
-func at[V any](t maps.Table[uint32, V], index uint32) V {
+func at[V any](t bpfmap.Table[uint32, V], index uint32) V {
 	v, _, _ := t.Lookup(index)
 	return v
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
@@ -47,7 +48,7 @@ type rig struct {
 
 // watched is a table that tells a rig of its writes.
 type watched[K comparable, V any] struct {
-	maps.Table[K, V]
+	bpfmap.Table[K, V]
 	name string
 	g    *rig
 }
@@ -83,7 +84,7 @@ func (g *rig) note(what func() string) {
 	}
 }
 
-func watch[K comparable, V any](g *rig, name string, t *maps.Table[K, V]) {
+func watch[K comparable, V any](g *rig, name string, t *bpfmap.Table[K, V]) {
 	*t = watched[K, V]{Table: *t, name: name, g: g}
 }
 
@@ -436,7 +437,7 @@ func (g *rig) checkFlags(im *compile.Image) {
 	}
 }
 
-func entries[K comparable, V any](t maps.Table[K, V]) (n int) {
+func entries[K comparable, V any](t bpfmap.Table[K, V]) (n int) {
 	t.Each(func(K, V) bool { n++; return true })
 	return n
 }

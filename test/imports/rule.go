@@ -147,11 +147,17 @@ var reconcileLayers = map[string][]string{
 	"clusters": {"indices", "writes"},
 }
 
+// mapsLayers is the same for the folders of internal/maps/.
+var mapsLayers = map[string][]string{
+	"bpfmap": nil,
+}
+
 // orders are the parents of folders that have rows of their own.
 var orders = []order{
 	{"bench", "benchLayers", benchLayers},
 	{"internal/config", "configLayers", configLayers},
 	{"internal/compile", "compileLayers", compileLayers},
+	{"internal/maps", "mapsLayers", mapsLayers},
 	{"internal/reconcile", "reconcileLayers", reconcileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
 	{"internal/source", "sourceLayers", sourceLayers},

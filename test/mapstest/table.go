@@ -10,7 +10,7 @@ import (
 // ErrFault is what a faulty table returns.
 var ErrFault = errors.New("injected map fault")
 
-// FakeTable is a maps.Table in memory. Fail, when set, is called before every
+// FakeTable is a bpfmap.Table in memory. Fail, when set, is called before every
 // change: true makes it return ErrFault and change nothing.
 type FakeTable[K comparable, V any] struct {
 	mu sync.Mutex
@@ -36,12 +36,12 @@ func (t *FakeTable[K, V]) change(f func()) error {
 	return nil
 }
 
-// Put implements maps.Table.
+// Put implements bpfmap.Table.
 func (t *FakeTable[K, V]) Put(k K, v V) error {
 	return t.change(func() { t.m[k] = v })
 }
 
-// PutAll implements maps.Table.
+// PutAll implements bpfmap.Table.
 func (t *FakeTable[K, V]) PutAll(keys []K, values []V) (int, error) {
 	for i := range keys {
 		if err := t.Put(keys[i], values[i]); err != nil {
@@ -51,12 +51,12 @@ func (t *FakeTable[K, V]) PutAll(keys []K, values []V) (int, error) {
 	return len(keys), nil
 }
 
-// Delete implements maps.Table.
+// Delete implements bpfmap.Table.
 func (t *FakeTable[K, V]) Delete(k K) error {
 	return t.change(func() { delete(t.m, k) })
 }
 
-// Lookup implements maps.Table.
+// Lookup implements bpfmap.Table.
 func (t *FakeTable[K, V]) Lookup(k K) (V, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *FakeTable[K, V]) Lookup(k K) (V, bool, error) {
 	return v, ok, nil
 }
 
-// Each implements maps.Table.
+// Each implements bpfmap.Table.
 func (t *FakeTable[K, V]) Each(f func(K, V) bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

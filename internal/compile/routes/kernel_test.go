@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/datapath"
 	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -161,7 +162,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 	}
 }
 
-func entries[K comparable, V any](t *testing.T, table maps.Table[K, V]) (n int) {
+func entries[K comparable, V any](t *testing.T, table bpfmap.Table[K, V]) (n int) {
 	t.Helper()
 	if err := table.Each(func(K, V) bool { n++; return true }); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 
 package routes
 
-import "github.com/xlb-project/xlb/internal/maps"
+import "github.com/xlb-project/xlb/internal/maps/bpfmap"
 
 // batch are entries that are written together. The order in which programs come to see them is of no consequence.
 type batch[K comparable, V any] struct {
@@ -16,7 +16,7 @@ func (b *batch[K, V]) add(k K, v V) {
 }
 
 // put writes the entries and counts them.
-func (b *batch[K, V]) put(count *int, into maps.Table[K, V]) error {
+func (b *batch[K, V]) put(count *int, into bpfmap.Table[K, V]) error {
 	n, err := into.PutAll(b.keys, b.values)
 	*count += n
 	return err

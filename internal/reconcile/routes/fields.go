@@ -4,6 +4,7 @@ package routes
 
 import (
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
@@ -55,7 +56,7 @@ func (r *Reconciler) writePrefixes(v *Version) error {
 	return v.writeValues(&r.stats.Prefixes, r.cfg.Prefixes, v.prefixes)
 }
 
-func (v *Version) writeValues(count *int, into maps.Table[maps.ValueKey, maps.Value], list []valueEntry) error {
+func (v *Version) writeValues(count *int, into bpfmap.Table[maps.ValueKey, maps.Value], list []valueEntry) error {
 	var w batch[maps.ValueKey, maps.Value]
 	for _, e := range list {
 		w.add(v.valueKey(e), e.value)
@@ -70,7 +71,7 @@ func (v *Version) valueKey(e valueEntry) maps.ValueKey {
 }
 
 // eraseValues deletes values of an unlinked version.
-func (v *Version) eraseValues(count *int, from maps.Table[maps.ValueKey, maps.Value], list *[]valueEntry) error {
+func (v *Version) eraseValues(count *int, from bpfmap.Table[maps.ValueKey, maps.Value], list *[]valueEntry) error {
 	for n := len(*list); n > 0; n-- {
 		if err := writes.Remove(count, from, v.valueKey((*list)[n-1])); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
@@ -51,8 +52,8 @@ type index struct {
 
 // indexes are all that is in the map of buckets.
 type indexes struct {
-	into    maps.Table[maps.BucketKey, uint32]
-	lists   maps.Table[uint32, uint64]
+	into    bpfmap.Table[maps.BucketKey, uint32]
+	lists   bpfmap.Table[uint32, uint64]
 	numbers *indices.Allocator
 	places  *indices.Allocator
 	// count and changed count what is written into the map of buckets and into the lists.

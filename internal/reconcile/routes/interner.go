@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
@@ -26,7 +27,7 @@ func dropAll(list []refCounted) {
 // interner finds lists of entries, each in a row in one map, by what they hold. A list is never changed: what two
 // tables, or two versions of one, have in common lies in the map once.
 type interner[V comparable] struct {
-	into    maps.Table[uint32, V]
+	into    bpfmap.Table[uint32, V]
 	numbers *indices.Allocator
 	count   *int
 	seed    maphash.Seed
@@ -46,7 +47,7 @@ type interned[V comparable] struct {
 	children []refCounted // what the entries point to
 }
 
-func newInterner[V comparable](into maps.Table[uint32, V], numbers *indices.Allocator, count *int) *interner[V] {
+func newInterner[V comparable](into bpfmap.Table[uint32, V], numbers *indices.Allocator, count *int) *interner[V] {
 	return &interner[V]{into: into, numbers: numbers, count: count, seed: maphash.MakeSeed(), found: map[uint64]*interned[V]{}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/suite"
@@ -61,7 +62,7 @@ func (g *rig) word(v *vhost) uint64 {
 
 // watchedTable is a table that tells a rig of its writes.
 type watchedTable[K comparable, V any] struct {
-	maps.Table[K, V]
+	bpfmap.Table[K, V]
 	g    *rig
 	name func(K) string
 }

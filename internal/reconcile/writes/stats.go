@@ -2,7 +2,7 @@
 
 package writes
 
-import "github.com/xlb-project/xlb/internal/maps"
+import "github.com/xlb-project/xlb/internal/maps/bpfmap"
 
 // Stats counts the writes of one Apply, deletions included, per map. Those that
 // failed do not count. Schedules, Groups, Clusters and Endpoints are shared memory: there it counts
@@ -27,7 +27,7 @@ func (s *Stats) Total() int {
 }
 
 // Put writes an entry and counts it.
-func Put[K comparable, V any](count *int, t maps.Table[K, V], k K, v V) error {
+func Put[K comparable, V any](count *int, t bpfmap.Table[K, V], k K, v V) error {
 	if err := t.Put(k, v); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func Put[K comparable, V any](count *int, t maps.Table[K, V], k K, v V) error {
 }
 
 // Remove deletes an entry and counts it.
-func Remove[K comparable, V any](count *int, t maps.Table[K, V], k K) error {
+func Remove[K comparable, V any](count *int, t bpfmap.Table[K, V], k K) error {
 	if err := t.Delete(k); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 )
 
 // writeMaps writes the entries of maps for bpf/test/maps.c, map by map in the order of its enum map_number. Of each: the sizes of a
@@ -86,12 +87,12 @@ func (d *dump) add(entries []entry) {
 }
 
 // writeTable writes a map. One that is empty would be a kind of match that no table has: it is an error.
-func writeTable[K comparable, V any](d *dump, t maps.Table[K, V]) {
+func writeTable[K comparable, V any](d *dump, t bpfmap.Table[K, V]) {
 	writeAs(d, t, func(v V) V { return v })
 }
 
 // writeAs writes a map in which programs see the values in another form.
-func writeAs[K comparable, V, W any](d *dump, t maps.Table[K, V], form func(V) W) {
+func writeAs[K comparable, V, W any](d *dump, t bpfmap.Table[K, V], form func(V) W) {
 	var entries []entry
 	err := t.Each(func(k K, v V) bool {
 		entries = append(entries, entry{d.encode(k), d.encode(form(v))})
