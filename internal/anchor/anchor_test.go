@@ -457,7 +457,7 @@ func TestOpenConnectionsStayWhenTheListenersClose(t *testing.T) {
 
 func TestCloseEndsEverything(t *testing.T) {
 	// Its maps stay with the process.
-	must(t, bpfmap.Settle())
+	must(t, bpfmap.SynchronizeRCU())
 	before := tcptest.Descriptors(t)
 	t.Run("set", func(t *testing.T) {
 		const slot, lease = 0, 1

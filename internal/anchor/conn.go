@@ -504,7 +504,7 @@ func (c *Conn) awaitSender() bool {
 		return true // nobody moves bytes
 	}
 	// From here on whoever moves bytes to the client is seen to.
-	if err := c.set.cfg.Settle(); err != nil {
+	if err := c.set.cfg.SynchronizeRCU(); err != nil {
 		c.set.cfg.Logger.Warn("waiting for in-flight sends failed", "err", err)
 	}
 	return c.awaitMoved()

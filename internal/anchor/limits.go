@@ -162,7 +162,7 @@ func (s *Set) endUnused(conns []*Conn) {
 		return
 	}
 	if s.cfg.FastPath {
-		if err := s.cfg.Settle(); err != nil {
+		if err := s.cfg.SynchronizeRCU(); err != nil {
 			s.cfg.Logger.Warn("closing connections at their time limit failed; will retry", "err", err)
 			return
 		}

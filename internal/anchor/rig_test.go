@@ -106,7 +106,7 @@ func prepare(t *testing.T, o setup) *rig {
 	sockets.Anchors = r.anchors
 	r.cfg = Config{
 		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Netns: testNetns,
-		FastPath: !o.slowPathOnly, Settle: o.settle,
+		FastPath: !o.slowPathOnly, SynchronizeRCU: o.settle,
 	}
 	return r
 }

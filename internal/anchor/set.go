@@ -119,7 +119,7 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields but Limits, Crashes and Settle are required.
+// Config is what a Set needs; all fields but Limits, Crashes and SynchronizeRCU are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -134,8 +134,8 @@ type Config struct {
 	Limits func(listener uint32) Limits
 	// Crashes are the panics of code that serves one connection; nil: the set has its own.
 	Crashes *crash.Log
-	// Settle waits until every program that was running has ended. nil: bpfmap.Settle.
-	Settle func() error
+	// SynchronizeRCU waits until every program that was running has ended. nil: bpfmap.SynchronizeRCU.
+	SynchronizeRCU func() error
 }
 
 // Set owns all anchors.
@@ -185,8 +185,8 @@ type Set struct {
 
 // New opens the anchor listeners and announces them to the kernel programs. Close ends the set.
 func New(cfg Config) (*Set, error) {
-	if cfg.Settle == nil {
-		cfg.Settle = bpfmap.Settle
+	if cfg.SynchronizeRCU == nil {
+		cfg.SynchronizeRCU = bpfmap.SynchronizeRCU
 	}
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Logger)

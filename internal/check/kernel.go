@@ -195,7 +195,7 @@ func (m mapKind) String() string {
 var (
 	interceptionMaps = []mapKind{
 		{kind: ebpf.Array, mappable: true}, {kind: ebpf.Hash}, {kind: ebpf.LRUHash}, {kind: ebpf.PerCPUArray}, {kind: ebpf.SkStorage},
-		// The daemon waits by it for programs that run, too (bpfmap.Settle).
+		// The daemon waits by it for programs that run, too (bpfmap.SynchronizeRCU).
 		{kind: ebpf.ArrayOfMaps},
 	}
 	fastMaps = []mapKind{{kind: ebpf.SockHash}, {kind: ebpf.LPMTrie}, {kind: ebpf.ProgramArray}, {kind: ebpf.RingBuf}}

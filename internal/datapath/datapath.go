@@ -268,7 +268,7 @@ func (d *Datapath) wrapMaps() error {
 			Endpoints:      m.Endpoints.MaxEntries(),
 			Slots:          pages["slots"].MaxEntries(),
 		},
-		Settle: bpfmap.Settle,
+		SynchronizeRCU: bpfmap.SynchronizeRCU,
 	}
 	return nil
 }

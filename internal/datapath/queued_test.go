@@ -41,7 +41,7 @@ func TestSenderThatWaitsForTheClientIsSeen(t *testing.T) {
 	memory.awaitFault(t)
 	go func() { sends <- write(server, []byte("hello")) }()
 	requireQueued(t, d.Sockets, cookie, true)
-	must(t, bpfmap.Settle())
+	must(t, bpfmap.SynchronizeRCU())
 	requireQueued(t, d.Sockets, cookie, true)
 
 	memory.resolve(t)

@@ -39,8 +39,8 @@ type Config struct {
 	Prefixes    bpfmap.Table[ValueKey, Value]
 	// Sizes of the arrays above, in entries.
 	Sizes Sizes
-	// Settle returns when no program still uses what was unlinked before the call.
-	Settle func() error
+	// SynchronizeRCU returns when no program still uses what was unlinked before the call.
+	SynchronizeRCU func() error
 }
 
 // Sizes are the numbers of entries that maps hold.

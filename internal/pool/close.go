@@ -110,7 +110,7 @@ func (p *Pool) bury() {
 	if len(dead) == 0 {
 		return
 	}
-	if err := p.cfg.Settle(); err != nil {
+	if err := p.cfg.SynchronizeRCU(); err != nil {
 		p.cfg.Logger.Warn("slots of closed i-socks are kept", "err", err)
 		return
 	}

@@ -108,7 +108,7 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 	go func() {
 		defer p.wg.Done()
 		// A program that found the slot still leased may be moving bytes at this moment.
-		if err := p.cfg.Settle(); err != nil {
+		if err := p.cfg.SynchronizeRCU(); err != nil {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		if lost := p.lostOf(s.slot, why); p.cfg.Shared.HadClient(lost.Lease) {

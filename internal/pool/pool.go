@@ -92,7 +92,7 @@ type Spilled struct {
 }
 
 // Config is what a pool needs. All fields are required but the limits, Elsewhere, Partings
-// and Settle.
+// and SynchronizeRCU.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
@@ -126,8 +126,8 @@ type Config struct {
 	Elsewhere func(fd int) error
 	// Partings are those of all connections to endpoints; nil: the pool's own.
 	Partings *upstream.Partings
-	// Settle waits until every program that was running has ended. nil: bpfmap.Settle.
-	Settle func() error
+	// SynchronizeRCU waits until every program that was running has ended. nil: bpfmap.SynchronizeRCU.
+	SynchronizeRCU func() error
 	// Now tells how long an i-sock has lasted. nil: time.Now.
 	Now func() time.Time
 }
@@ -222,8 +222,8 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.LastAfter == 0 {
 		cfg.LastAfter = 5 * time.Minute
 	}
-	if cfg.Settle == nil {
-		cfg.Settle = bpfmap.Settle
+	if cfg.SynchronizeRCU == nil {
+		cfg.SynchronizeRCU = bpfmap.SynchronizeRCU
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -59,7 +59,7 @@ type setup struct {
 	joining func()
 	// elsewhere, when set, is Config.Elsewhere.
 	elsewhere func(fd int) error
-	// settle, when set, is Config.Settle.
+	// settle, when set, is Config.SynchronizeRCU.
 	settle func() error
 	// now, when set, is Config.Now.
 	now func() time.Time
@@ -108,7 +108,7 @@ func newRig(t *testing.T, o setup) *rig {
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
-		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, Settle: o.settle, Now: o.now,
+		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, SynchronizeRCU: o.settle, Now: o.now,
 	})
 	must(t, err)
 	r.p = p

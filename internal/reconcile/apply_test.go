@@ -336,7 +336,7 @@ func TestRouteToAClusterThatIsNotThereIsRefused(t *testing.T) {
 }
 
 // running is a program that began before an Apply: it has read a listener and clusters, and
-// goes on reading what those pointed to until Settle has waited for it.
+// goes on reading what those pointed to until SynchronizeRCU has waited for it.
 type running struct {
 	address netip.AddrPort
 	table   uint32

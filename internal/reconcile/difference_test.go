@@ -92,8 +92,8 @@ func TestChangesOneByOneComeToWhatAFreshStartComesTo(t *testing.T) {
 	for range 25 {
 		g, compiler, known := newRig(t), compile.NewCompiler(), seen{endpoints: map[uint32]EndpointEntry{}}
 		settled := 0
-		settle := g.kernel.cfg.Settle
-		g.kernel.cfg.Settle = func() error { settled++; return settle() }
+		settle := g.kernel.cfg.SynchronizeRCU
+		g.kernel.cfg.SynchronizeRCU = func() error { settled++; return settle() }
 		cfg := w.config()
 		for range 25 {
 			if cfg = w.step(cfg); w.IntN(8) == 0 {

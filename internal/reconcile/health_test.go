@@ -78,11 +78,11 @@ func (g *rig) mustReclaim() {
 	}
 }
 
-// waitForPrograms makes Settle wait until the function that it returns is called. Each wait that begins is told.
+// waitForPrograms makes SynchronizeRCU wait until the function that it returns is called. Each wait that begins is told.
 func (g *rig) waitForPrograms() (begun <-chan struct{}, end func()) {
 	waits, over := make(chan struct{}, 100), make(chan struct{})
-	settle := g.r.cfg.Settle
-	g.r.cfg.Settle = func() error {
+	settle := g.r.cfg.SynchronizeRCU
+	g.r.cfg.SynchronizeRCU = func() error {
 		waits <- struct{}{}
 		<-over
 		return settle()

@@ -44,7 +44,7 @@ func (r *Reconciler) sweep() error {
 // wait waits for the programs that are running. It leaves mu meanwhile, but not applying.
 func (r *Reconciler) wait() error {
 	r.mu.Unlock()
-	err := r.cfg.Settle()
+	err := r.cfg.SynchronizeRCU()
 	r.mu.Lock()
 	if err != nil {
 		return fmt.Errorf("wait for programs that read the old configuration: %w", err)

@@ -38,7 +38,7 @@ type rig struct {
 	kernel kernel
 	// applied is the image of the last mustApply.
 	applied *compile.Image
-	// fail is asked before every write and every Settle; nil never fails.
+	// fail is asked before every write and every SynchronizeRCU; nil never fails.
 	fail func() bool
 	// turns caches wantedTurns.
 	turns map[*model.Config]map[string][]string
@@ -118,7 +118,7 @@ func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
 	watch(g, "fields", &cfg.Fields)
 	watch(g, "values", &cfg.Values)
 	watch(g, "value_prefixes", &cfg.Prefixes)
-	cfg.Settle = func() error {
+	cfg.SynchronizeRCU = func() error {
 		if failing() {
 			return mapstest.ErrFault
 		}

@@ -30,6 +30,6 @@ func NewFakeConfig(sizes maps.Sizes, fail func() bool) *maps.Config {
 		Values:         NewFakeTable[maps.ValueKey, maps.Value](fail),
 		Prefixes:       NewFakeTable[maps.ValueKey, maps.Value](fail),
 		Sizes:          sizes,
-		Settle:         func() error { return nil },
+		SynchronizeRCU: func() error { return nil },
 	}
 }

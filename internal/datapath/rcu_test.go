@@ -27,7 +27,7 @@ import (
 // kernel. What gives the verdict is the order: the program runs until the test releases it, which it does when the kernel has put the waiting
 // thread to sleep. A wait that does not wait comes back to a program that runs.
 func TestProgramsThatRunAreWaitedFor(t *testing.T) {
-	must(t, bpfmap.Settle())
+	must(t, bpfmap.SynchronizeRCU())
 	for _, kind := range []struct {
 		name string
 		make func(*spinner, *testing.T) (send func() error)
@@ -40,7 +40,7 @@ func TestProgramsThatRunAreWaitedFor(t *testing.T) {
 			s := newSpinner(t)
 			send := kind.make(s, t)
 			for range 5 {
-				if s.settle(t, send) {
+				if s.synchronize(t, send) {
 					return
 				}
 			}
@@ -98,8 +98,8 @@ func newSpinner(t *testing.T) *spinner {
 	return &spinner{shared: m, words: (*spinnerWords)(unsafe.Pointer(&memory[0]))}
 }
 
-// settle waits for programs while one spins, and reports whether it was seen to wait before that ended of itself.
-func (s *spinner) settle(t *testing.T, send func() error) bool {
+// synchronize waits for programs while one spins, and reports whether it was seen to wait before that ended of itself.
+func (s *spinner) synchronize(t *testing.T, send func() error) bool {
 	t.Helper()
 	w := s.words
 	atomic.StoreUint64(&w.running, 0)
@@ -115,19 +115,19 @@ func (s *spinner) settle(t *testing.T, send func() error) bool {
 		return ""
 	})
 
-	thread, settled := make(chan int, 1), make(chan error, 1)
+	thread, returned := make(chan int, 1), make(chan error, 1)
 	var endedBefore uint64
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		thread <- unix.Gettid()
-		err := bpfmap.Settle()
+		err := bpfmap.SynchronizeRCU()
 		endedBefore = atomic.LoadUint64(&w.ended)
-		settled <- err
+		returned <- err
 	}()
-	waiting := sleepsInUpdate(t, <-thread, settled, &w.ended)
+	waiting := sleepsInUpdate(t, <-thread, returned, &w.ended)
 	atomic.StoreUint64(&w.released, 1)
-	must(t, <-settled)
+	must(t, <-returned)
 	must(t, <-sent)
 	if endedBefore == 0 {
 		t.Fatal("the wait has ended while the program ran")
@@ -136,7 +136,7 @@ func (s *spinner) settle(t *testing.T, send func() error) bool {
 }
 
 // sleepsInUpdate returns true once the thread sleeps in an update of a map, and false if the wait, or the program, ends before that.
-func sleepsInUpdate(t *testing.T, thread int, settled chan error, ended *uint64) (sleeps bool) {
+func sleepsInUpdate(t *testing.T, thread int, returned chan error, ended *uint64) (sleeps bool) {
 	t.Helper()
 	const update = 2
 	want := fmt.Sprintf("%d %#x ", unix.SYS_BPF, update)
@@ -144,7 +144,7 @@ func sleepsInUpdate(t *testing.T, thread int, settled chan error, ended *uint64)
 		call, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", thread))
 		must(t, err)
 		sleeps = strings.HasPrefix(string(call), want)
-		if sleeps || len(settled) > 0 || atomic.LoadUint64(ended) != 0 {
+		if sleeps || len(returned) > 0 || atomic.LoadUint64(ended) != 0 {
 			return ""
 		}
 		return "the wait has not begun, nor ended: " + string(call)

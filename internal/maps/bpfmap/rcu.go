@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Settle returns when every kernel program that was running at the call has ended: what was unlinked from the maps
-// before is then used by nobody. It takes a grace period of RCU, and CAP_BPF at the first call.
+// SynchronizeRCU returns when every kernel program that was running at the call has ended: no program uses what
+// was unlinked from the maps before. It takes a grace period of RCU, and CAP_BPF at the first call.
 //
 // It puts a map into an array of maps. Since 4.20 the kernel promises for that call that all programs which could have found what lay there
 // before have ended when it returns (maybe_wait_bpf_programs of kernel/bpf/syscall.c). It keeps that by synchronize_rcu(), or the expedited form of
@@ -28,8 +28,8 @@ import (
 //
 // membarrier(MEMBARRIER_CMD_GLOBAL) is synchronize_rcu() too, but not with one processor online: there it returns at once, and a program may
 // have been preempted if the kernel preempts itself. Where nohz_full is used it fails.
-func Settle() error {
-	outer, inner, err := settling.maps()
+func SynchronizeRCU() error {
+	outer, inner, err := forRCU.get()
 	if err == nil {
 		err = outer.Put(uint32(0), inner)
 	}
@@ -39,20 +39,21 @@ func Settle() error {
 	return nil
 }
 
-// settling has the maps of Settle, which live as long as the process. No program knows them.
-var settling settlingMaps
+// forRCU has the maps of SynchronizeRCU, which live as long as the process. No program knows them.
+var forRCU nestedMaps
 
-type settlingMaps struct {
+// nestedMaps are a map and the array of maps that it lies in.
+type nestedMaps struct {
 	mu           sync.Mutex
 	outer, inner *ebpf.Map
 }
 
-// maps makes them once. What failed is tried again by the next call.
-func (s *settlingMaps) maps() (outer, inner *ebpf.Map, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.outer != nil {
-		return s.outer, s.inner, nil
+// get makes them once. After an error the next call tries again.
+func (n *nestedMaps) get() (outer, inner *ebpf.Map, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.outer != nil {
+		return n.outer, n.inner, nil
 	}
 	spec := &ebpf.MapSpec{Name: "xlb_settled", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
 	if inner, err = ebpf.NewMap(spec); err != nil {
@@ -62,6 +63,6 @@ func (s *settlingMaps) maps() (outer, inner *ebpf.Map, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, inner.Close())
 	}
-	s.outer, s.inner = outer, inner
+	n.outer, n.inner = outer, inner
 	return outer, inner, nil
 }
