@@ -33,7 +33,7 @@ func TestWhoEndsALeaseLeavesTheNextOneAlone(t *testing.T) {
 	// On a busy machine whoever breaks leases may have had no processor by then.
 	for began, round := time.Now(), 0; round < rounds || broken == 0 && time.Since(began) < await.Patience; round++ {
 		s.Prepare(0, 0)
-		s.Exchange(0, maps.SlotConnecting, maps.SlotReady)
+		s.CompareAndSwapState(0, maps.SlotConnecting, maps.SlotReady)
 		first := begin(t, s)
 		given.Store(&first)
 		if s.ResponseDone(s.Current(0)) == maps.SlotBroken {

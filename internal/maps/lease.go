@@ -22,8 +22,8 @@ func (s *Shared) State(slot uint32) SlotState {
 	return SlotState(atomic.LoadUint32(&s.Slots[slot].State))
 }
 
-// Exchange changes the slot's state if it is `from`, and reports whether it did. Neither may be that of a lease.
-func (s *Shared) Exchange(slot uint32, from, to SlotState) bool {
+// CompareAndSwapState changes the slot's state if it is `from`, and reports whether it did. Neither may be that of a lease.
+func (s *Shared) CompareAndSwapState(slot uint32, from, to SlotState) bool {
 	return atomic.CompareAndSwapUint32(&s.Slots[slot].State, uint32(from), uint32(to))
 }
 
@@ -271,7 +271,7 @@ func (s *Shared) release(sl *Slot, l Lease) {
 	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
 	atomic.AddUint32(&s.Endpoints[endpoint].Outstanding, ^uint32(0))
 	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(l.Slot) {
-		s.Exchange(l.Slot, SlotReady, SlotBroken)
+		s.CompareAndSwapState(l.Slot, SlotReady, SlotBroken)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestPartsOfALeaseAreItsAlone(t *testing.T) {
 	late := s.Current(lease(s))
 	s.Break(late.Slot)
 	s.Prepare(late.Slot, 0)
-	s.Exchange(late.Slot, maps.SlotConnecting, maps.SlotReady)
+	s.CompareAndSwapState(late.Slot, maps.SlotConnecting, maps.SlotReady)
 	next, ok := mapstest.Take(s, late.Slot)
 	if !ok {
 		t.Fatal("take the slot's next i-sock: it is not idle")
@@ -178,7 +178,7 @@ func TestADiscardedLeaseIsNoError(t *testing.T) {
 func TestRequestIsProvedWholeWhenItsLastSendHasReturned(t *testing.T) {
 	s := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
 	s.Prepare(0, 0)
-	s.Exchange(0, maps.SlotConnecting, maps.SlotReady)
+	s.CompareAndSwapState(0, maps.SlotConnecting, maps.SlotReady)
 	l, _ := mapstest.Take(s, 0)
 	if s.HadClient(l) {
 		t.Error("a lease that is not filled has a client")

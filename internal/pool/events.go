@@ -40,7 +40,7 @@ func (s *isock) Ready() {
 	case maps.SlotReady:
 		// Closed by the endpoint, or bytes that nobody asked for. A program may lease it at this moment: then it
 		// is a lost request, found by the same look.
-		if p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
+		if p.cfg.Shared.CompareAndSwapState(s.slot, maps.SlotReady, maps.SlotBroken) {
 			p.closeLocked(s)
 			return
 		}

@@ -54,7 +54,7 @@ func (p *Pool) limitLocked(e *endpoint, s *isock, leased bool, now time.Time) bo
 		return p.discardLocked(s)
 	case leased || l.Idle == 0 || now.Sub(s.wear.since) < l.Idle:
 		return false
-	case !p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken):
+	case !p.cfg.Shared.CompareAndSwapState(s.slot, maps.SlotReady, maps.SlotBroken):
 		return false
 	}
 	// Nobody needs another in its place: as in Envoy the next request opens one.
@@ -65,7 +65,7 @@ func (p *Pool) limitLocked(e *endpoint, s *isock, leased bool, now time.Time) bo
 
 // discardLocked closes an idle i-sock.
 func (p *Pool) discardLocked(s *isock) bool {
-	if !p.cfg.Shared.Exchange(s.slot, maps.SlotReady, maps.SlotBroken) {
+	if !p.cfg.Shared.CompareAndSwapState(s.slot, maps.SlotReady, maps.SlotBroken) {
 		return false
 	}
 	s.unwanted = true

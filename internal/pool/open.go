@@ -56,7 +56,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
 	}
 	if e.gone || p.ctx.Err() != nil || e.Draining && e.open > e.target {
-		p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
+		p.cfg.Shared.CompareAndSwapState(slot, maps.SlotConnecting, maps.SlotBroken)
 		s.unwanted = true
 		p.closeLocked(s)
 		return
@@ -67,7 +67,7 @@ func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
 
 // serveLocked makes a connected i-sock leasable.
 func (p *Pool) serveLocked(s *isock) {
-	p.cfg.Shared.Exchange(s.slot, maps.SlotConnecting, maps.SlotReady)
+	p.cfg.Shared.CompareAndSwapState(s.slot, maps.SlotConnecting, maps.SlotReady)
 	if err := p.watch(s); err != nil || !p.cfg.Shared.Push(s.slot) {
 		p.cfg.Shared.Break(s.slot)
 		p.closeLocked(s)
@@ -125,7 +125,7 @@ func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
 	if announced {
 		err = errors.Join(err, p.cfg.Sockets.Peers.Delete(s.peer))
 	}
-	p.cfg.Shared.Exchange(slot, maps.SlotConnecting, maps.SlotBroken)
+	p.cfg.Shared.CompareAndSwapState(slot, maps.SlotConnecting, maps.SlotBroken)
 	return nil, err
 }
 

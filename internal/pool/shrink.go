@@ -67,7 +67,7 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 			return
 		}
 		// Whatever else leaves the stack with this is dead already, and buried by the next sweep.
-		if p.cfg.Shared.Exchange(slot, maps.SlotReady, maps.SlotBroken) {
+		if p.cfg.Shared.CompareAndSwapState(slot, maps.SlotReady, maps.SlotBroken) {
 			p.closeLocked(p.isocks[slot])
 		}
 	}
