@@ -13,7 +13,7 @@ import (
 
 // GrowingHash is a hash of the kernel's that grows, GROWING_HASH of bpf/lib/maps.h: an array of one map, which is exchanged for a larger one when it is
 // full. The larger one has all entries before programs can find it. So a look-up finds what was there when it began, as in one map: in the old one,
-// which is not written any more, or in the new one. It does not shrink again. Nobody else may write to it.
+// which is not written any more, or in the new one. It does not shrink again. All writes go through it.
 type GrowingHash[K comparable, V any] struct {
 	name  string
 	outer *ebpf.Map
@@ -25,7 +25,7 @@ type GrowingHash[K comparable, V any] struct {
 	m  *ebpf.Map
 }
 
-// growth is how many times as large the next map is, at least: entries are copied rarely.
+// growth is how many times as large the next map is, at least: copies of all entries are rare.
 const growth = 4
 
 // NewGrowingHash wraps an array of one map: first, which it owns from now on. The next ones are made as spec says. Limit is the number of entries beyond
@@ -67,7 +67,7 @@ func (g *GrowingHash[K, V]) write(w func(*ebpf.Map) (more int, err error)) error
 	}
 }
 
-// enlarge exchanges the map that is full for one that has room for so many more entries, unless somebody has done so.
+// enlarge exchanges the map that is full for one that has room for so many more entries, unless another write has done so meanwhile.
 func (g *GrowingHash[K, V]) enlarge(full *ebpf.Map, more int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

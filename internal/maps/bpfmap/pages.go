@@ -20,7 +20,7 @@ type Pages struct {
 	page  *ebpf.MapSpec
 
 	mu sync.Mutex
-	// pages are nil where there is none yet.
+	// pages are nil until they are made.
 	pages []*ebpf.Map
 	// mapped is where the daemon sees the whole array; nil: it does not.
 	mapped []byte
@@ -93,8 +93,8 @@ func (p *Pages) mapPage(i uint32, m *ebpf.Map) error {
 	return nil
 }
 
-// reserve takes addresses for the whole array, at which there are zeroes until a page comes there. They cannot be written: who does has not held the
-// entry. It is called before any page is made.
+// reserve takes addresses for the whole array, at which there are zeroes until a page comes there. A write there
+// faults: its entry was not held. It is called before any page is made.
 func (p *Pages) reserve() ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, int(p.MaxEntries())*int(p.page.ValueSize), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *Pages) reserve() ([]byte, error) {
 	return b, nil
 }
 
-// at is the page of an entry, nil when there is none.
+// at is the page of an entry, nil before it is made.
 func (p *Pages) at(index uint32) *ebpf.Map {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ type pagedTable[V any] struct{ p *Pages }
 // NewPagedTable wraps an array that grows. The size of V must be its entries'.
 func NewPagedTable[V any](p *Pages) Table[uint32, V] { return pagedTable[V]{p} }
 
-// page is the table of the page that an entry lies in, made when there is none, and the entry's number there.
+// page is the table of the page that an entry lies in, made if need be, and the entry's number there.
 func (t pagedTable[V]) page(index uint32) (*kernelTable[uint32, V], uint32, error) {
 	if err := t.p.Hold(index, 1); err != nil {
 		return nil, 0, err
