@@ -79,7 +79,7 @@ test test-all test-race test-unit test-e2e: export XLB_REQUIRE_ENVOY := 1
 
 # A hang ends then; a busy machine does not.
 TEST_LIMIT := 60m
-# internal/heels has tests of minutes, in namespaces: it is a part of test-all.
+# internal/heels has tests of minutes, in namespaces: with the packages below it, it is a part of test-all.
 UNIT_PACKAGES := ./bench/... ./test/imports ./test/words ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
 	./test/golden ./test/model ./test/envoyexamples ./examples/...
@@ -95,7 +95,7 @@ test: ## Install what is missing, build, and run what every change must pass: te
 # Steps of test: with -short, tests that say so (test/suite) are left to test-all.
 .PHONY: test-unit-short test-e2e-short
 test-unit-short:
-	packages=$$(go list ./cmd/... ./internal/... | grep -v /internal/heels$$); exec scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $$packages $(UNIT_PACKAGES)
+	packages=$$(go list ./cmd/... ./internal/... | grep -v /internal/heels); exec scripts/gotest unit -short -timeout=$(TEST_LIMIT) -- $$packages $(UNIT_PACKAGES)
 
 test-e2e-short: export GOTESTSUM_FORMAT := testname
 test-e2e-short:

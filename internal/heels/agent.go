@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // Agent is a running HEELS: programs attached by a configuration.
@@ -95,7 +97,7 @@ func (a *Agent) beginTelling(c *Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.confirms() || was.Flags&uint32(abiHeelsFlagsHEELS_SERVER_CONFIRMS) != 0 {
+	if c.confirms() || was.Flags&kernel.FlagServerConfirms != 0 {
 		a.told, err = a.tell()
 	}
 	return err

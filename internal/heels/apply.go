@@ -9,21 +9,29 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
 // desired is a configuration as entries of maps.
 type desired struct {
-	client map[end]clientVIP
-	server map[end]serverVIP
+	client map[kernel.End]kernel.ClientVIP
+	server map[kernel.End]kernel.ServerVIP
 	// list has the server's VIPs by their indexes; own those IPv6 VIPs that a SYN to this host's own address is for.
-	list     map[uint32]end
-	own      map[end]end
+	list     map[uint32]kernel.End
+	own      map[kernel.End]kernel.End
 	ports    map[uint16]uint8
-	prefixes map[prefix]uint8
+	prefixes map[kernel.Prefix]uint8
 	keys     []key
 	// confirms: a VIP of the server is in confirm mode.
 	confirms bool
+}
+
+// modeNumbers are what the kernel programs know modes by.
+var modeNumbers = map[Mode]uint32{
+	Encapsulated: kernel.ModeEncapsulated,
+	Rewritten:    kernel.ModeRewritten,
+	Preserved:    kernel.ModePreserved,
 }
 
 // apply writes a configuration. Connections that are in the VIPs' care already are not touched, whatever leaves.
@@ -60,8 +68,8 @@ func (k *Kernel) apply(c *Config) error {
 
 func (k *Kernel) desired(c *Config) (*desired, error) {
 	d := &desired{
-		client: map[end]clientVIP{}, server: map[end]serverVIP{}, list: map[uint32]end{}, own: map[end]end{},
-		ports: map[uint16]uint8{}, prefixes: map[prefix]uint8{},
+		client: map[kernel.End]kernel.ClientVIP{}, server: map[kernel.End]kernel.ServerVIP{}, list: map[uint32]kernel.End{}, own: map[kernel.End]kernel.End{},
+		ports: map[uint16]uint8{}, prefixes: map[kernel.Prefix]uint8{},
 	}
 	if c.Option.KeyFile != "" {
 		keys, err := readKeys(c.Option.KeyFile)
@@ -86,53 +94,53 @@ func (k *Kernel) desired(c *Config) (*desired, error) {
 }
 
 func (k *Kernel) desiredClient(d *desired, c *Client) error {
-	indexes, err := takenIndexes(k.maps.HeelsClientVips, func(v clientVIP) uint32 { return v.Index })
+	indexes, err := takenIndexes(k.maps.HeelsClientVips, func(v kernel.ClientVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
 	}
 	for _, vip := range c.VIPs {
-		indexes.keep(endOf(vip.VIP))
+		indexes.keep(kernel.EndOf(vip.VIP))
 	}
 	for _, vip := range c.VIPs {
-		index := indexes.of(endOf(vip.VIP))
-		d.client[endOf(vip.VIP)] = clientVIP{Index: index}
+		index := indexes.of(kernel.EndOf(vip.VIP))
+		d.client[kernel.EndOf(vip.VIP)] = kernel.ClientVIP{Index: index}
 		for _, p := range vip.Backends {
-			d.prefixes[prefixOf(abiHeelsSetHEELS_BACKENDS_OF, index, p)] = 1
+			d.prefixes[kernel.PrefixOf(kernel.SetBackends, index, p)] = 1
 		}
 	}
 	return nil
 }
 
 func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
-	indexes, err := takenIndexes(k.maps.HeelsServerVips, func(v serverVIP) uint32 { return v.Index })
+	indexes, err := takenIndexes(k.maps.HeelsServerVips, func(v kernel.ServerVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
 	}
 	for _, vip := range s.VIPs {
-		indexes.keep(endOf(vip.VIP))
+		indexes.keep(kernel.EndOf(vip.VIP))
 	}
 	for _, vip := range s.VIPs {
-		index := indexes.of(endOf(vip.VIP))
+		index := indexes.of(kernel.EndOf(vip.VIP))
 		address, other := addresses.of(vip.VIP.Addr())
-		local := endOf(netip.AddrPortFrom(address, vip.Port))
-		v := serverVIP{Index: index, Mode: uint32(modeNumbers[vip.Mode]), Local: local}
+		local := kernel.EndOf(netip.AddrPortFrom(address, vip.Port))
+		v := kernel.ServerVIP{Index: index, Mode: modeNumbers[vip.Mode], Local: local}
 		if vip.Confirm {
 			v.Confirm, d.confirms = 1, true
 		}
 		if other.IsValid() {
 			v.Other = other.As16()
 		}
-		d.server[endOf(vip.VIP)] = v
-		d.list[index] = endOf(vip.VIP)
+		d.server[kernel.EndOf(vip.VIP)] = v
+		d.list[index] = kernel.EndOf(vip.VIP)
 		if vip.VIP.Addr().Is6() && vip.Mode != Encapsulated {
-			d.own[local] = endOf(vip.VIP)
+			d.own[local] = kernel.EndOf(vip.VIP)
 		}
 		d.ports[local.Port] = 1
 		for _, p := range vip.Balancers {
-			d.prefixes[prefixOf(abiHeelsSetHEELS_BALANCERS, index, p)] = 1
+			d.prefixes[kernel.PrefixOf(kernel.SetBalancers, index, p)] = 1
 		}
 		for _, p := range vip.Clients {
-			d.prefixes[prefixOf(abiHeelsSetHEELS_CLIENTS, index, p)] = 1
+			d.prefixes[kernel.PrefixOf(kernel.SetClients, index, p)] = 1
 		}
 	}
 	return nil
@@ -144,30 +152,30 @@ func (k *Kernel) applyControl(d *desired) error {
 	if err != nil {
 		return err
 	}
-	return k.change(func(c *control) {
+	return k.change(func(c *kernel.Control) {
 		if c.Abi == 0 {
 			c.Secret = newSecret()
 		}
-		c.Abi = uint32(abiHeelsLimitsHEELS_ABI)
+		c.Abi = kernel.ABI
 		c.Netns = cookie
 		if d.confirms {
 			// For good: connections outlive the configuration.
-			c.Flags |= uint32(abiHeelsFlagsHEELS_SERVER_CONFIRMS)
+			c.Flags |= kernel.FlagServerConfirms
 		}
-		c.Keys = [maxKeys][2]uint32{}
+		c.Keys = [kernel.MaxKeys][2]uint32{}
 		copy(c.Keys[:], d.keys)
 		c.KeyCount = uint32(len(d.keys))
 	})
 }
 
 // putClient writes the client's VIPs; those that are there keep their back-off.
-func (k *Kernel) putClient(vips map[end]clientVIP) error {
-	var list [int(abiHeelsLimitsHEELS_CLIENT_VIPS)]end
+func (k *Kernel) putClient(vips map[kernel.End]kernel.ClientVIP) error {
+	var list [kernel.MaxClientVIPs]kernel.End
 	taken := map[uint32]bool{}
 	for e, v := range vips {
 		err := k.maps.HeelsClientVips.Update(e, v, ebpf.UpdateNoExist)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
-			return fmt.Errorf("write VIP %s: %w", addrPort(e), err)
+			return fmt.Errorf("write VIP %s: %w", kernel.AddrPort(e), err)
 		}
 		list[v.Index], taken[v.Index] = e, true
 	}
@@ -183,20 +191,20 @@ func (k *Kernel) putClient(vips map[end]clientVIP) error {
 			return fmt.Errorf("write list of VIPs: %w", err)
 		}
 	}
-	return k.change(func(c *control) { c.ClientVipCount = count })
+	return k.change(func(c *kernel.Control) { c.ClientVipCount = count })
 }
 
 // keepGone puts VIPs that are no more, but have connections, where the list has room: a server's resets, and errors about what it is sent, find their
 // connection by it.
-func (k *Kernel) keepGone(vips map[end]clientVIP, list []end, taken map[uint32]bool) error {
+func (k *Kernel) keepGone(vips map[kernel.End]kernel.ClientVIP, list []kernel.End, taken map[uint32]bool) error {
 	conns, err := k.Connections()
 	if err != nil {
 		return err
 	}
-	kept := map[end]bool{}
+	kept := map[kernel.End]bool{}
 	next := uint32(0)
 	for _, c := range conns {
-		vip := endOf(c.VIP)
+		vip := kernel.EndOf(c.VIP)
 		if _, stays := vips[vip]; stays || kept[vip] || c.Role != ClientRole || (c.State != Direct && c.State != Waiting) {
 			continue
 		}
@@ -212,8 +220,8 @@ func (k *Kernel) keepGone(vips map[end]clientVIP, list []end, taken map[uint32]b
 }
 
 // putList writes the server's VIPs by index. A SYN that was committed to for a VIP that has gone finds another, or none, and is forgotten.
-func (k *Kernel) putList(list map[uint32]end) error {
-	for i := range uint32(abiHeelsLimitsHEELS_SERVER_VIPS) {
+func (k *Kernel) putList(list map[uint32]kernel.End) error {
+	for i := range uint32(kernel.MaxServerVIPs) {
 		if err := k.maps.HeelsServerList.Put(i, list[i]); err != nil {
 			return fmt.Errorf("write list of VIPs: %w", err)
 		}
@@ -223,20 +231,20 @@ func (k *Kernel) putList(list map[uint32]end) error {
 
 // pruneOrphans deletes the prefixes of VIPs that are no more, whose numbers others may get now.
 func (k *Kernel) pruneOrphans() error {
-	client, err := takenIndexes(k.maps.HeelsClientVips, func(v clientVIP) uint32 { return v.Index })
+	client, err := takenIndexes(k.maps.HeelsClientVips, func(v kernel.ClientVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
 	}
-	server, err := takenIndexes(k.maps.HeelsServerVips, func(v serverVIP) uint32 { return v.Index })
+	server, err := takenIndexes(k.maps.HeelsServerVips, func(v kernel.ServerVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
 	}
 	of := map[uint32]map[uint32]bool{
-		uint32(abiHeelsSetHEELS_BACKENDS_OF): client.all(),
-		uint32(abiHeelsSetHEELS_BALANCERS):   server.all(),
-		uint32(abiHeelsSetHEELS_CLIENTS):     server.all(),
+		uint32(kernel.SetBackends):  client.all(),
+		uint32(kernel.SetBalancers): server.all(),
+		uint32(kernel.SetClients):   server.all(),
 	}
-	return deleteFunc[prefix, uint8](k.maps.HeelsPrefixes, func(p prefix) bool { return !of[p.Set][p.Vip] })
+	return deleteFunc[kernel.Prefix, uint8](k.maps.HeelsPrefixes, func(p kernel.Prefix) bool { return !of[p.Set][p.Vip] })
 }
 
 // prune deletes the entries that are not wanted.
@@ -282,14 +290,14 @@ func put[K comparable, V any](m *ebpf.Map, want map[K]V) error {
 
 // indexes gives VIPs numbers, those that have one theirs.
 type indexes struct {
-	had  map[end]uint32
+	had  map[kernel.End]uint32
 	used map[uint32]bool
 }
 
 func takenIndexes[V any](m *ebpf.Map, index func(V) uint32) (*indexes, error) {
-	x := &indexes{had: map[end]uint32{}, used: map[uint32]bool{}}
+	x := &indexes{had: map[kernel.End]uint32{}, used: map[uint32]bool{}}
 	var (
-		key   end
+		key   kernel.End
 		value V
 	)
 	entries := m.Iterate()
@@ -312,13 +320,13 @@ func (x *indexes) all() map[uint32]bool {
 }
 
 // keep reserves the number of a VIP that stays.
-func (x *indexes) keep(e end) {
+func (x *indexes) keep(e kernel.End) {
 	if i, ok := x.had[e]; ok {
 		x.used[i] = true
 	}
 }
 
-func (x *indexes) of(e end) uint32 {
+func (x *indexes) of(e kernel.End) uint32 {
 	if i, ok := x.had[e]; ok {
 		return i
 	}

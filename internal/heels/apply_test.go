@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // parse reads a configuration for an interface.
@@ -42,7 +44,7 @@ func TestAllPrefixesMayChange(t *testing.T) {
 	full := func(second int) *Config {
 		var clients []string
 		// One of them is the balancers'.
-		for i := range int(abiHeelsLimitsHEELS_PREFIXES) - 1 {
+		for i := range kernel.MaxPrefixes - 1 {
 			clients = append(clients, fmt.Sprintf("10.%d.%d.%d/32", second, i>>8, i&0xff))
 		}
 		return parse(t, "lo", "server:\n  address: 10.77.2.1\n  vips: [{ vip: 10.77.0.100:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: ["+strings.Join(clients, ", ")+"] }]\n")
@@ -54,14 +56,14 @@ func TestAllPrefixesMayChange(t *testing.T) {
 		}
 	}
 	var (
-		key   prefix
+		key   kernel.Prefix
 		value uint8
 		n     int
 	)
 	for entries := l.maps.HeelsPrefixes.Iterate(); entries.Next(&key, &value); {
 		n++
 	}
-	if n != int(abiHeelsLimitsHEELS_PREFIXES) {
-		t.Errorf("%d prefixes are in force, want %d", n, abiHeelsLimitsHEELS_PREFIXES)
+	if n != kernel.MaxPrefixes {
+		t.Errorf("%d prefixes are in force, want %d", n, kernel.MaxPrefixes)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -177,7 +178,7 @@ func (k *Kernel) attachOne(a *attachment, cgroup string) error {
 
 // leaveFinisher makes the link to a cgroup that an agent before has served one that begins nothing: sockets there depend on it.
 func (k *Kernel) leaveFinisher(a *attachment, old link.Link, cgroup uint64) error {
-	if err := old.Update(k.hooks.byName()[a.finisher()]); err != nil {
+	if err := old.Update(k.hooks.ByName()[a.finisher()]); err != nil {
 		return fmt.Errorf("exchange %s: %w", a.pinName(), err)
 	}
 	path := filepath.Join(k.pin, fmt.Sprintf("%s%s%s%d", linkPrefix, a.finisher(), finishMark, cgroup))
@@ -220,7 +221,7 @@ func (k *Kernel) renew(name string) error {
 	defer l.Close()
 	short, _, _ := strings.Cut(strings.TrimPrefix(name, linkPrefix), "-")
 	short, _, _ = strings.Cut(short, finishMark)
-	program := k.hooks.byName()[short]
+	program := k.hooks.ByName()[short]
 	if program == nil {
 		return fmt.Errorf("take over %s: no program has that name", name)
 	}
@@ -262,7 +263,7 @@ func (k *Kernel) nameCgroup(path string) error {
 	if err != nil {
 		return err
 	}
-	return k.change(func(c *control) { c.Cgroup = number })
+	return k.change(func(c *kernel.Control) { c.Cgroup = number })
 }
 
 // placeOf is the number of what a link is attached to; 0 when that is gone.
@@ -310,12 +311,12 @@ func (k *Kernel) Detach(force bool) error {
 	if err != nil {
 		return err
 	}
-	if err := k.change(func(c *control) { c.Flags |= flagOf(ClientRole) | flagOf(ServerRole) }); err != nil {
+	if err := k.change(func(c *kernel.Control) { c.Flags |= flagOf(ClientRole) | flagOf(ServerRole) }); err != nil {
 		return err
 	}
 	if !force {
 		if err := k.letGo(); err != nil {
-			return errors.Join(err, k.change(func(c *control) { c.Flags = before.Flags }))
+			return errors.Join(err, k.change(func(c *kernel.Control) { c.Flags = before.Flags }))
 		}
 	}
 	lock, err := openLock(k.pin)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/test/violation"
 )
 
@@ -174,10 +175,10 @@ func TestEntriesWithoutASocketAreSwept(t *testing.T) {
 	if _, err := keeps.Read(make([]byte, 64)); err != nil {
 		t.Fatal(err)
 	}
-	at := func(s string) end { return endOf(netip.MustParseAddrPort(s)) }
-	left := confirmed{Vip: at(testVIP + ":80"), Client: endOf(netip.AddrPortFrom(netip.MustParseAddr(testClient), port)), Balancer: at(testBalancer + ":1234"), Heard: 1, Mark: 7, Since: 1}
-	for _, from := range []end{left.Client, left.Balancer} {
-		if err := server.maps.HeelsConfirmed.Put(tuple{Local: at(testServer1 + ":80"), Remote: from}, left); err != nil {
+	at := func(s string) kernel.End { return kernel.EndOf(netip.MustParseAddrPort(s)) }
+	left := kernel.Confirmed{Vip: at(testVIP + ":80"), Client: kernel.EndOf(netip.AddrPortFrom(netip.MustParseAddr(testClient), port)), Balancer: at(testBalancer + ":1234"), Heard: 1, Mark: 7, Since: 1}
+	for _, from := range []kernel.End{left.Client, left.Balancer} {
+		if err := server.maps.HeelsConfirmed.Put(kernel.Tuple{Local: at(testServer1 + ":80"), Remote: from}, left); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,8 +203,8 @@ func TestEntriesWithoutASocketAreSwept(t *testing.T) {
 func entriesOf(t *testing.T, a *Agent) (direct, all int) {
 	t.Helper()
 	var (
-		key tuple
-		e   confirmed
+		key kernel.Tuple
+		e   kernel.Confirmed
 	)
 	entries := a.maps.HeelsConfirmed.Iterate()
 	for entries.Next(&key, &e) {

@@ -18,6 +18,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // Finding is one thing that was looked at.
@@ -91,7 +93,7 @@ func checkRaw() Finding {
 func checkPrograms() Finding {
 	const name = "kernel"
 	f := Finding{Name: name, Status: Missing, Remedy: "Linux 6.6 or later, and root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)"}
-	spec, err := loadKernel()
+	spec, err := kernel.LoadSpec()
 	if err != nil {
 		f.Detail = err.Error()
 		return f

@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
@@ -117,16 +118,16 @@ func hasMap(dir, line string) bool {
 }
 
 // openControl reads what the last agent has written; nil when nothing is pinned.
-func openControl(pin string) (*ebpf.Map, *control, error) {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(pin, kernelMapHeelsControl), &ebpf.LoadPinOptions{ReadOnly: true})
+func openControl(pin string) (*ebpf.Map, *kernel.Control, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pin, kernel.MapControl), &ebpf.LoadPinOptions{ReadOnly: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, errnoOf(err)
 	}
-	var c control
-	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != uint32(abiHeelsLimitsHEELS_ABI) {
+	var c kernel.Control
+	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != kernel.ABI {
 		m.Close()
 		return nil, nil, errors.New("made by another version of XLB")
 	}
@@ -165,7 +166,7 @@ func checkAgents(pin string) Finding {
 }
 
 // checkForeign is nil unless programs of the directory are in force in another network namespace.
-func checkForeign(pin string, c *control, holders []process) *Finding {
+func checkForeign(pin string, c *kernel.Control, holders []process) *Finding {
 	own, err := netns.Cookie()
 	if err != nil || c.Abi == 0 || c.Netns == own {
 		return nil
@@ -254,7 +255,7 @@ func checkInForce(c *Config, pin, device string) Finding {
 	if own, err := netns.Cookie(); err != nil || in.Netns != own {
 		return fine(name, "none is in force yet in this network namespace")
 	}
-	k := &Kernel{pin: pin, hooks: &hooks{}}
+	k := &Kernel{pin: pin, hooks: &kernel.Hooks{}}
 	var gone, never []string
 	for end := time.Now().Add(attachPatience); ; time.Sleep(checkPoll) {
 		if gone, never = k.notInForce(c, device); len(gone) == 0 || time.Now().After(end) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // maxRoutes is how many routes inside the prefixes of one VIP's clients are told apart: each is asked for once a second.
@@ -34,8 +36,8 @@ func (k *Kernel) learnRoutes(c *Config) error {
 }
 
 // clientRoutes are the numbers of those interfaces; 0 where there is no route, or there are too many to be told apart.
-func clientRoutes(c *Config) (map[prefix]uint32, error) {
-	found := map[prefix]uint32{}
+func clientRoutes(c *Config) (map[kernel.Prefix]uint32, error) {
+	found := map[kernel.Prefix]uint32{}
 	if !c.confirms() {
 		return found, nil
 	}
@@ -55,11 +57,11 @@ func clientRoutes(c *Config) (map[prefix]uint32, error) {
 			} else if ok {
 				continue
 			}
-			found[prefixOf(abiHeelsSetHEELS_ROUTED, 0, p)] = device
+			found[kernel.PrefixOf(kernel.SetRouted, 0, p)] = device
 		}
 	}
-	if len(found) > int(abiHeelsLimitsHEELS_ROUTES) {
-		return nil, fmt.Errorf("clients of VIPs in confirm mode have %d routes, %d is the most: name fewer or narrower clients", len(found), abiHeelsLimitsHEELS_ROUTES)
+	if len(found) > kernel.MaxRoutes {
+		return nil, fmt.Errorf("clients of VIPs in confirm mode have %d routes, %d is the most: name fewer or narrower clients", len(found), kernel.MaxRoutes)
 	}
 	return found, nil
 }

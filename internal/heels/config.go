@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // maxSize bounds a configuration file, in bytes.
@@ -92,12 +93,6 @@ const (
 	Rewritten    Mode = "rewritten"
 	Preserved    Mode = "preserved"
 )
-
-var modeNumbers = map[Mode]abiHeelsMode{
-	Encapsulated: abiHeelsModeHEELS_ENCAPSULATED,
-	Rewritten:    abiHeelsModeHEELS_REWRITTEN,
-	Preserved:    abiHeelsModeHEELS_PRESERVED,
-}
 
 // Load reads the file at path.
 func Load(path string) (*Config, error) {
@@ -190,7 +185,7 @@ func (r *reader) client(f fields) *Client {
 		}
 		c.VIPs = append(c.VIPs, vip)
 	})
-	r.bound(f, len(c.VIPs), int(abiHeelsLimitsHEELS_CLIENT_VIPS))
+	r.bound(f, len(c.VIPs), kernel.MaxClientVIPs)
 	prefixes := 0
 	for _, vip := range c.VIPs {
 		prefixes += len(vip.Backends)
@@ -218,7 +213,7 @@ func (r *reader) server(f fields, tagged bool) *Server {
 		}
 		s.VIPs = append(s.VIPs, vip)
 	})
-	r.bound(f, len(s.VIPs), int(abiHeelsLimitsHEELS_SERVER_VIPS))
+	r.bound(f, len(s.VIPs), kernel.MaxServerVIPs)
 	prefixes := 0
 	for _, vip := range s.VIPs {
 		prefixes += len(vip.Balancers) + len(vip.Clients)
@@ -292,8 +287,8 @@ func (r *reader) vip(e fields, seen map[netip.AddrPort]bool) netip.AddrPort {
 
 // boundPrefixes is about those of one role.
 func (r *reader) boundPrefixes(f fields, n int) {
-	if limit := int(abiHeelsLimitsHEELS_PREFIXES); n > limit {
-		f.add("vips", "%d prefixes are named, %d is the most: name shorter ones that hold several", n, limit)
+	if n > kernel.MaxPrefixes {
+		f.add("vips", "%d prefixes are named, %d is the most: name shorter ones that hold several", n, kernel.MaxPrefixes)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 const whole = `kind: heels
@@ -65,7 +67,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		}
 		return strings.Replace(whole, old, by, 1)
 	}
-	many := strings.Repeat("10.0.2.0/24, ", int(abiHeelsLimitsHEELS_PREFIXES))
+	many := strings.Repeat("10.0.2.0/24, ", kernel.MaxPrefixes)
 	for _, tt := range []struct{ name, text, want string }{
 		{"too many backends", change("[10.0.2.0/24,", "["+many), "heels.yaml: client.vips: 4097 prefixes are named, 4096 is the most: name shorter ones that hold several"},
 		{"a balancer that is everybody", change("mode: rewritten, balancers: [10.0.1.0/24]", "mode: encapsulated, balancers: [10.0.1.0/24, 0.0.0.0/0]"), "heels.yaml: server.vips[0].balancers: 0.0.0.0/0 makes every host a balancer, whose packets are unwrapped and whose clients are believed: name the sources of the balancers, for an encapsulating one those of the outer header"},

@@ -20,6 +20,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 func confirmText(port string) string {
@@ -203,11 +205,11 @@ func TestConfirmAHandshakeThatNobodyEndedHurtsNoPlainConnection(t *testing.T) {
 	r.nat("80", testServer1+":80", true)
 	server := r.servers[0].agent(confirmText("80"))
 	r.servers[0].listen(":80", answerWhom)
-	at := func(address string, port uint16) end {
-		return endOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
+	at := func(address string, port uint16) kernel.End {
+		return kernel.EndOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
 	}
-	ends := tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
-	left := confirmed{Vip: at(testVIP, 80), Client: ends.Remote, Balancer: at(testBalancer, 1234), Since: monotonic()}
+	ends := kernel.Tuple{Local: at(testServer1, 80), Remote: at(testClient, port)}
+	left := kernel.Confirmed{Vip: at(testVIP, 80), Client: ends.Remote, Balancer: at(testBalancer, 1234), Since: kernel.Monotonic()}
 	if err := server.maps.HeelsConfirmOther.Put(ends, left); err != nil {
 		t.Fatal(err)
 	}
@@ -278,28 +280,28 @@ func TestConfirmALateSegmentIsNotForWhoHasTheEndNow(t *testing.T) {
 	}
 	defer c.Close()
 	eventually(t, "the handshake has ended", func() bool { return server.count(t, "confirm_accepted") == 1 })
-	at := func(s string) end { return endOf(netip.MustParseAddrPort(s)) }
-	var live confirmed
-	if err := server.maps.HeelsConfirmed.Lookup(tuple{Local: at(testServer1 + ":80"), Remote: at(c.LocalAddr().String())}, &live); err != nil {
+	at := func(s string) kernel.End { return kernel.EndOf(netip.MustParseAddrPort(s)) }
+	var live kernel.Confirmed
+	if err := server.maps.HeelsConfirmed.Lookup(kernel.Tuple{Local: at(testServer1 + ":80"), Remote: at(c.LocalAddr().String())}, &live); err != nil {
 		t.Fatal(err)
 	}
 	host := &lab{server, r.servers[0]}
 	for _, tt := range []struct {
 		name, first string
-		balancer    end
+		balancer    kernel.End
 		passes      bool
 	}{
 		{"another has it", "10.77.3.2:20999", live.Balancer, true},
 		{"nobody has it", "10.77.3.2:20998", at(testBalancer + ":1"), false},
 	} {
-		closed := confirmed{Vip: live.Vip, Client: at(tt.first), Balancer: tt.balancer, Heard: 1}
-		if err := server.maps.HeelsConfirmOther.Put(tuple{Local: at(testServer1 + ":80"), Remote: closed.Client}, closed); err != nil {
+		closed := kernel.Confirmed{Vip: live.Vip, Client: at(tt.first), Balancer: tt.balancer, Heard: 1}
+		if err := server.maps.HeelsConfirmOther.Put(kernel.Tuple{Local: at(testServer1 + ":80"), Remote: closed.Client}, closed); err != nil {
 			t.Fatal(err)
 		}
 		late := fixture{from: tt.first, to: testServer1 + ":80", flags: 0x10}
 		want := late
 		if !tt.passes {
-			want.from = addrPort(tt.balancer).String()
+			want.from = kernel.AddrPort(tt.balancer).String()
 		}
 		if out, verdicts := host.run(t, server.hooks.ServerIngress, late.packet()); !bytes.Equal(out, want.packet()) {
 			t.Errorf("%s: the packet is\n%x, want\n%x %v", tt.name, out, want.packet(), verdicts)
@@ -410,15 +412,15 @@ func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 	is("confirm_taken")
 	counts := make([]uint64, ebpf.MustPossibleCPU())
 	counts[0] = 1
-	if err := l.maps.HeelsVerdicts.Put(uint32(abiHeelsVerdictHEELS_CONFIRM_UNTOLD), counts); err != nil {
+	if err := l.maps.HeelsVerdicts.Put(uint32(kernel.VerdictConfirmUnqueued), counts); err != nil {
 		t.Fatal(err)
 	}
 	promise()
 	is("decline_agent")
-	told.quietUntil = monotonic()
+	told.quietUntil = kernel.Monotonic()
 	promise()
 	is("confirm_taken")
-	if err := l.maps.HeelsConfirmUntil.Put(uint32(0), monotonic()); err != nil {
+	if err := l.maps.HeelsConfirmUntil.Put(uint32(0), kernel.Monotonic()); err != nil {
 		t.Fatal(err)
 	}
 	is("decline_agent")
@@ -426,7 +428,7 @@ func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 
 // Where there is no room for a connection it takes the balancer's path, and nothing of it is lost.
 func TestConfirmFullMaps(t *testing.T) {
-	mapSizes = map[string]uint32{kernelMapHeelsConfirmed: 2, kernelMapHeelsConfirmOther: 2, kernelMapHeelsEndedNow: 1, kernelMapHeelsTraffic: 1, kernelMapHeelsClientHops: 1}
+	mapSizes = map[string]uint32{"heels_confirmed": 2, "heels_confirm_other": 2, "heels_ended_now": 1, "heels_traffic": 1, "heels_client_hops": 1}
 	defer func() { mapSizes = nil }()
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)

@@ -11,6 +11,17 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
+)
+
+// Role is a side of a connection.
+type Role string
+
+// The two sides.
+const (
+	ClientRole Role = "client"
+	ServerRole Role = "server"
 )
 
 // State is what HEELS does with a connection.
@@ -26,10 +37,10 @@ const (
 )
 
 var stateNames = map[uint32]State{
-	uint32(abiHeelsFlowStateHEELS_FLOW_OFFERED):  Offered,
-	uint32(abiHeelsFlowStateHEELS_FLOW_DIRECT):   Direct,
-	uint32(abiHeelsFlowStateHEELS_FLOW_FALLBACK): Fallback,
-	uint32(abiHeelsFlowStateHEELS_FLOW_WAITING):  Waiting,
+	kernel.FlowOffered:  Offered,
+	kernel.FlowDirect:   Direct,
+	kernel.FlowFallback: Fallback,
+	kernel.FlowWaiting:  Waiting,
 }
 
 // tcpNames are the kernel's names of TCP states, by number.
@@ -56,7 +67,7 @@ type Connection struct {
 }
 
 // connSize is that of struct heels_conn, in bytes.
-var connSize = binary.Size(conn{})
+var connSize = binary.Size(kernel.Conn{})
 
 // Connections lists the live connections. It asks the kernel for the sockets themselves: nothing has to be kept. A kernel that lets no iterator run over a map
 // answers in the agent's network namespace alone: elsewhere the error is a *PinError that says so.
@@ -72,7 +83,7 @@ func (k *Kernel) Connections() ([]Connection, error) {
 			return nil, fmt.Errorf("list connections: %w", err)
 		}
 		for ; len(data) >= connSize; data = data[connSize:] {
-			var c conn
+			var c kernel.Conn
 			if _, err := binary.Decode(data, binary.NativeEndian, &c); err != nil {
 				return nil, fmt.Errorf("list connections: %w", err)
 			}
@@ -82,13 +93,13 @@ func (k *Kernel) Connections() ([]Connection, error) {
 	return list, nil
 }
 
-func connectionOf(r Role, c *conn) Connection {
+func connectionOf(r Role, c *kernel.Conn) Connection {
 	out := Connection{
-		Role: r, Local: addrPort(c.Local), Remote: addrPort(c.Remote), VIP: addrPort(c.Vip), State: stateNames[c.State],
+		Role: r, Local: kernel.AddrPort(c.Local), Remote: kernel.AddrPort(c.Remote), VIP: kernel.AddrPort(c.Vip), State: stateNames[c.State],
 		Sent: c.Sent, Received: c.Received, foreign: c.Foreign != 0,
 	}
 	if c.Peer.Port != 0 {
-		out.Server = addrPort(c.Peer)
+		out.Server = kernel.AddrPort(c.Peer)
 	}
 	if int(c.TcpState) < len(tcpNames) {
 		out.TCP = tcpNames[c.TcpState]

@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 const lab6Server = "fd77:2::1"
@@ -80,10 +82,10 @@ func tagWords(use uint32, client, vip netip.AddrPort, index uint32) []uint32 {
 	for _, a := range []netip.Addr{client.Addr(), vip.Addr()} {
 		b := a.As16()
 		for i := 0; i < len(b); i += 4 {
-			words = append(words, word(b[i:]))
+			words = append(words, kernel.Word(b[i:]))
 		}
 	}
-	return append(words, uint32(order(client.Port()))<<16|uint32(order(vip.Port())), index)
+	return append(words, uint32(kernel.Order(client.Port()))<<16|uint32(kernel.Order(vip.Port())), index)
 }
 
 func (f *fixture6) option() []byte {
@@ -276,8 +278,8 @@ func TestSynsOverIPv6AreDecided(t *testing.T) {
 // index is the number of a server's VIP.
 func (l *lab) index(t *testing.T, vip string) uint32 {
 	t.Helper()
-	var v serverVIP
-	if err := l.maps.HeelsServerVips.Lookup(endOf(netip.MustParseAddrPort(vip)), &v); err != nil {
+	var v kernel.ServerVIP
+	if err := l.maps.HeelsServerVips.Lookup(kernel.EndOf(netip.MustParseAddrPort(vip)), &v); err != nil {
 		t.Fatal(err)
 	}
 	return v.Index
@@ -454,7 +456,7 @@ func TestShortIPv6PacketsPass(t *testing.T) {
 	for _, f := range []fixture6{rewritten6, wrapped6, wide} {
 		whole := f.packet()
 		for n := 54; n < len(whole); n++ {
-			for name, p := range l.hooks.byName() {
+			for name, p := range l.hooks.ByName() {
 				if p.Type() != ebpf.SchedCLS {
 					continue
 				}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // halfSipHash is HalfSipHash-2-4 with 32 bits of result, over whole words.
@@ -96,8 +98,8 @@ func (f *fixture) option() []byte {
 	o = binary.BigEndian.AppendUint16(o, vip.Port())
 	tag := uint32(0)
 	if f.key != nil {
-		ports := uint32(order(client.Port()))<<16 | uint32(order(vip.Port()))
-		words := []uint32{1, word(o[4:]), word(o[10:]), ports, 0x12345678 + f.seq, tagSlot() + f.slot}
+		ports := uint32(kernel.Order(client.Port()))<<16 | uint32(kernel.Order(vip.Port()))
+		words := []uint32{1, kernel.Word(o[4:]), kernel.Word(o[10:]), ports, 0x12345678 + f.seq, tagSlot() + f.slot}
 		if f.legacy {
 			words = words[:4]
 		}
@@ -258,7 +260,7 @@ func TestSynsAreDecided(t *testing.T) {
 	l := newLab(t, labText, "10.77.2.1:8080", "10.77.2.1:8082")
 	// The listener on 8080 is prepared, that on 8082 is none of the agent's.
 	within(t, l.host.ns, func() error {
-		if err := l.maps.HeelsPorts.Delete(order(8082)); err != nil {
+		if err := l.maps.HeelsPorts.Delete(kernel.Order(8082)); err != nil {
 			return err
 		}
 		return l.readyListeners()
@@ -340,7 +342,7 @@ func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[
 	}
 	client, vip := netip.MustParseAddrPort(f.client), netip.MustParseAddrPort(f.vip)
 	ca, va := client.Addr().As4(), vip.Addr().As4()
-	mark := max(halfSipHash(c.Secret, 3, word(ca[:]), word(va[:]), uint32(order(client.Port()))<<16|uint32(order(vip.Port()))), 1)
+	mark := max(halfSipHash(c.Secret, 3, kernel.Word(ca[:]), kernel.Word(va[:]), uint32(kernel.Order(client.Port()))<<16|uint32(kernel.Order(vip.Port()))), 1)
 	at := bytes.LastIndex(packet, []byte{254, 20, 0x48, 0x45})
 	binary.NativeEndian.PutUint32(packet[at+16:], mark)
 	finishChecksum(packet[14:])
@@ -444,7 +446,7 @@ func TestShortPacketsPass(t *testing.T) {
 		whole := f.packet()
 		// The kernel itself refuses to run programs on less than an IP header.
 		for n := 34; n < len(whole); n++ {
-			for name, p := range l.hooks.byName() {
+			for name, p := range l.hooks.ByName() {
 				if p.Type() != ebpf.SchedCLS {
 					continue
 				}

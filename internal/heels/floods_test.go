@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // flood is one kind of SYNs that somebody sends without number, each for another client's port.
@@ -28,8 +30,8 @@ type flood struct {
 
 var floods = []flood{
 	{name: "SYNs that are kept", server: serverText("rewritten", "80"), cookies: "0", verdict: "committed"},
-	{name: "SYN cookies", server: serverText("rewritten", "80"), cookies: "2", sizes: map[string]uint32{kernelMapHeelsCookies: 64}, verdict: "answered_cookie"},
-	{name: "confirm", server: confirmText("80"), cookies: "0", sizes: map[string]uint32{kernelMapHeelsConfirmOther: 64}, verdict: "confirm_answered", fallback: true},
+	{name: "SYN cookies", server: serverText("rewritten", "80"), cookies: "2", sizes: map[string]uint32{"heels_cookies": 64}, verdict: "answered_cookie"},
+	{name: "confirm", server: confirmText("80"), cookies: "0", sizes: map[string]uint32{"heels_confirm_other": 64}, verdict: "confirm_answered", fallback: true},
 	{name: "confirm under SYN cookies", server: confirmText("80"), cookies: "2", verdict: "confirm_cookie", fallback: true},
 	{name: "wrong tags", server: serverText("rewritten", "80"), cookies: "0", key: true, verdict: "decline_guessed", fallback: true},
 }
@@ -138,7 +140,7 @@ func (r *rig) flood(f *flood) {
 // nothing else is.
 func TestAFloodOfCookiesLosesHandshakesThatItPushesOut(t *testing.T) {
 	const held, size = 20, 64
-	mapSizes = map[string]uint32{kernelMapHeelsCookies: size}
+	mapSizes = map[string]uint32{"heels_cookies": size}
 	defer func() { mapSizes = nil }()
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
@@ -160,8 +162,8 @@ func TestAFloodOfCookiesLosesHandshakesThatItPushesOut(t *testing.T) {
 	eventually(t, "the flood is over", func() bool { return server.count(t, "answered_cookie") >= floodSYNs })
 	kept := 0
 	for _, c := range conns {
-		ends := tuple{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
-		if server.maps.HeelsCookies.Lookup(ends, &cookie{}) == nil {
+		ends := kernel.Tuple{Local: kernel.EndOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: kernel.EndOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
+		if server.maps.HeelsCookies.Lookup(ends, &kernel.Cookie{}) == nil {
 			kept++
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // forget makes the balancer forget all connections, and give an end that one of them has to the next one of a client.
@@ -28,7 +30,7 @@ func TestConfirmABalancerThatForgetsServesANewClient(t *testing.T) {
 	// What would be told of the old connection's end stays to be seen.
 	server.told.close()
 	server.told = nil
-	r.forget("10.77.3.2", addrPort(entry.Balancer).Port())
+	r.forget("10.77.3.2", kernel.AddrPort(entry.Balancer).Port())
 	fresh, err := other.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err, dump(t, server))
@@ -62,7 +64,7 @@ func TestConfirmABalancerThatForgetsServesANewClient(t *testing.T) {
 // With an agent both live: the new connection goes around the balancer from its SYN on.
 func TestConfirmABalancerThatForgetsHurtsNoClientWithAnAgent(t *testing.T) {
 	r, server, c, entry := directConfirmed(t)
-	r.forget(testClient, addrPort(entry.Balancer).Port())
+	r.forget(testClient, kernel.AddrPort(entry.Balancer).Port())
 	fresh, err := r.client.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err, dump(t, server))

@@ -268,7 +268,7 @@ func TestTaggedPacketsAreLeftAlone(t *testing.T) {
 	for _, f := range []fixture{rewritten, wrapped, preserved} {
 		plain := f.packet()
 		tagged := append(append(bytes.Clone(plain[:12]), 0x81, 0, 0, 7), plain[12:]...)
-		for name, p := range l.hooks.byName() {
+		for name, p := range l.hooks.ByName() {
 			if !strings.Contains(name, "gress") {
 				continue
 			}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 
 // countGuesses fills in how often a VIP's SYNs were not believed because of wrong tags before them.
 func (k *Kernel) countGuesses(v *VIP, index uint32, now uint64) error {
-	var g guesses
+	var g kernel.Guessed
 	if err := k.maps.HeelsGuesses.Lookup(index, &g); err != nil {
 		return fmt.Errorf("read wrong tags: %w", err)
 	}

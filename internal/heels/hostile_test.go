@@ -19,10 +19,12 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // directConfirmed is a connection in confirm mode that goes around the balancer, and what its server knows of its ends.
-func directConfirmed(t *testing.T) (r *rig, server *Agent, c net.Conn, live confirmed) {
+func directConfirmed(t *testing.T) (r *rig, server *Agent, c net.Conn, live kernel.Confirmed) {
 	t.Helper()
 	r = newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
@@ -41,7 +43,7 @@ func directConfirmed(t *testing.T) (r *rig, server *Agent, c net.Conn, live conf
 		t.Fatal(err)
 	}
 	eventually(t, "the client is heard", func() bool { return server.count(t, "confirm_heard") == 1 })
-	ends := tuple{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
+	ends := kernel.Tuple{Local: kernel.EndOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: kernel.EndOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
 	if err := server.maps.HeelsConfirmed.Lookup(ends, &live); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestConfirmWhatIsMadeUpBehindTheBalancerMovesNothing(t *testing.T) {
 		{"an acknowledgement that is right, and any sequence", 0x11, live.Mark, 0x40000000},
 		{"an acknowledgement that is right, and the opposite sequence", 0x11, live.Mark, 0xc0000000},
 	} {
-		made := fixture{from: addrPort(live.Balancer).String(), to: testServer1 + ":80", flags: tt.flags, seq: tt.seq}
+		made := fixture{from: kernel.AddrPort(live.Balancer).String(), to: testServer1 + ":80", flags: tt.flags, seq: tt.seq}
 		packet := made.packet()
 		binary.BigEndian.PutUint32(packet[14+20+8:], tt.ack)
 		finishChecksum(packet[14:])
@@ -126,8 +128,8 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 	eventually(t, "all are answered", func() bool { return server.count(t, "answered_cookie") == replays })
 	n := 0
 	var (
-		ends tuple
-		c    cookie
+		ends kernel.Tuple
+		c    kernel.Cookie
 	)
 	for entries := server.maps.HeelsCookies.Iterate(); entries.Next(&ends, &c); {
 		n++
@@ -183,8 +185,8 @@ func TestTagsCannotBeTried(t *testing.T) {
 				_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
 				return err
 			})
-			if n := l.count(t, "decline_tag") - before; n != uint64(abiHeelsLimitsHEELS_GUESSES_EACH) {
-				t.Errorf("%d tags were tried in a moment, want %d", n, uint64(abiHeelsLimitsHEELS_GUESSES_EACH))
+			if n := l.count(t, "decline_tag") - before; n != kernel.GuessesEach {
+				t.Errorf("%d tags were tried in a moment, want %d", n, kernel.GuessesEach)
 			}
 			eventually(t, "one that is right is not believed", func() bool {
 				within(t, l.host.ns, func() error {
@@ -236,8 +238,8 @@ func TestTagsThatAreTriedHurtNobodyElse(t *testing.T) {
 	}
 	// Without a limit for all together it were 8 of each.
 	seconds := uint64(time.Since(begun)/time.Second) + 1
-	if n := l.count(t, "decline_tag") - before; n > seconds*uint64(abiHeelsLimitsHEELS_GUESSES) {
-		t.Errorf("%d tags were tried in %d s, want %d a second at most", n, seconds, uint64(abiHeelsLimitsHEELS_GUESSES))
+	if n := l.count(t, "decline_tag") - before; n > seconds*kernel.Guesses {
+		t.Errorf("%d tags were tried in %d s, want %d a second at most", n, seconds, kernel.Guesses)
 	}
 	eventually(t, "the VIP's clients go by way of the balancer", func() bool {
 		for i := range 16 {
@@ -398,8 +400,8 @@ func TestConfirmTakesACapturedSYNOnce(t *testing.T) {
 		}
 	}
 	// What is too old for its tag need not be known any more.
-	ends := tuple{Local: endAt("10.77.3.1:40000"), Remote: endAt(rewritten.vip)}
-	if err := l.maps.HeelsSeen.Put(ends, seen{From: endAt("10.77.1.1:1"), Number: 0x12345678 + 300, Slot: tagSlot() - 3}); err != nil {
+	ends := kernel.Tuple{Local: endAt("10.77.3.1:40000"), Remote: endAt(rewritten.vip)}
+	if err := l.maps.HeelsSeen.Put(ends, kernel.Seen{From: endAt("10.77.1.1:1"), Number: 0x12345678 + 300, Slot: tagSlot() - 3}); err != nil {
 		t.Fatal(err)
 	}
 	f := with(rewritten, func(f *fixture) { f.key, f.seq = signer, 250 })

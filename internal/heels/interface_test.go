@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // An interface that is deleted and made again, by a driver, a hypervisor or a container's runtime, gets its programs back. While it has none nothing
@@ -28,13 +30,13 @@ func TestAnInterfaceThatIsMadeAgain(t *testing.T) {
 				h.unplug()
 				eventually(t, "the agent has missed the interface", func() bool {
 					c, err := agent.control()
-					return err == nil && c.Flags&uint32(abiHeelsFlagsHEELS_INCOMPLETE) != 0
+					return err == nil && c.Flags&kernel.FlagIncomplete != 0
 				})
 				r.wireUp(h, addresses...)
 				eventually(t, "the programs are in force", func() bool { return h.attached() == had })
 				eventually(t, "connections may begin", func() bool {
 					c, err := agent.control()
-					return err == nil && c.Flags&uint32(abiHeelsFlagsHEELS_INCOMPLETE) == 0
+					return err == nil && c.Flags&kernel.FlagIncomplete == 0
 				})
 				// A SYN that the interface loses in its first moments would go without the option later. A socket of these moments may never connect: the
 				// next one does.

@@ -6,13 +6,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // Some kernels let no iterator run over a map. Connections are listed there all the same, from any thread of the agent.
 func TestConnectionsAreListedOfMapsAndOfSockets(t *testing.T) {
 	for name, spares := range map[string]bool{"maps": false, "sockets": true} {
 		t.Run(name, func(t *testing.T) {
-			if !spares && !listsMaps() {
+			if !spares && !kernel.ListsMaps() {
 				t.Skip("this kernel lets no iterator run over a map")
 			}
 			sparesMaps = spares

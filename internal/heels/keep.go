@@ -13,6 +13,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 const (
@@ -45,8 +47,8 @@ type keeper struct {
 
 // keep starts it, for the network namespace of the calling thread.
 func (a *Agent) keep() (*keeper, error) {
-	k := &keeper{a: a, events: make(chan netlink.LinkUpdate, 64), stop: make(chan struct{}), done: make(chan struct{}), quiet: make(chan struct{}), agent: monotonic(), begun: time.Now()}
-	if err := a.change(func(c *control) { c.Agent = k.agent }); err != nil {
+	k := &keeper{a: a, events: make(chan netlink.LinkUpdate, 64), stop: make(chan struct{}), done: make(chan struct{}), quiet: make(chan struct{}), agent: kernel.Monotonic(), begun: time.Now()}
+	if err := a.change(func(c *kernel.Control) { c.Agent = k.agent }); err != nil {
 		return nil, err
 	}
 	if err := netlink.LinkSubscribe(k.events, k.quiet); err != nil {
@@ -112,12 +114,12 @@ func (k *keeper) look() error {
 
 // isLatest says whether the pins are still this agent's: another one may have succeeded it, or have begun anew after somebody has detached.
 func (k *keeper) isLatest() (bool, error) {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(k.a.pin, kernelMapHeelsControl), nil)
+	m, err := ebpf.LoadPinnedMap(filepath.Join(k.a.pin, kernel.MapControl), nil)
 	if err != nil {
 		return false, err
 	}
 	defer m.Close()
-	var c control
+	var c kernel.Control
 	err = m.Lookup(uint32(0), &c)
 	return err == nil && c.Agent == k.agent, err
 }
@@ -150,10 +152,10 @@ func (k *keeper) isInPlace(at *attachment) bool {
 // setIncomplete says whether an interface has no programs.
 func (k *Kernel) setIncomplete(is bool) error {
 	c, err := k.control()
-	if err != nil || c.Flags&uint32(abiHeelsFlagsHEELS_INCOMPLETE) != 0 == is {
+	if err != nil || c.Flags&kernel.FlagIncomplete != 0 == is {
 		return err
 	}
-	return k.change(func(c *control) { c.Flags ^= uint32(abiHeelsFlagsHEELS_INCOMPLETE) })
+	return k.change(func(c *kernel.Control) { c.Flags ^= kernel.FlagIncomplete })
 }
 
 // lookAtOwnCgroup attaches to a cgroup that was made again, as systemd makes that of a service with each start. Listeners that came first are prepared, as any

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
@@ -23,55 +24,17 @@ const DefaultPin = "/sys/fs/bpf/xlb-heels"
 // ErrNotRunning says that nothing is pinned in the directory: no agent has run with it, or it was detached.
 var ErrNotRunning = errors.New("no HEELS agent has left anything here")
 
-// hooks are the programs of both roles.
-type hooks struct {
-	ClientEgress  *ebpf.Program `ebpf:"heels_client_egress"`
-	ClientIngress *ebpf.Program `ebpf:"heels_client_ingress"`
-	ClientSockops *ebpf.Program `ebpf:"heels_client_sockops"`
-	ServerEgress  *ebpf.Program `ebpf:"heels_server_egress"`
-	ServerIngress *ebpf.Program `ebpf:"heels_server_ingress"`
-	ServerSockops *ebpf.Program `ebpf:"heels_server_sockops"`
-	ClientFinish  *ebpf.Program `ebpf:"heels_client_finish"`
-	ServerFinish  *ebpf.Program `ebpf:"heels_server_finish"`
-	ServerPeer4   *ebpf.Program `ebpf:"heels_server_peername4"`
-	ServerPeer6   *ebpf.Program `ebpf:"heels_server_peername6"`
-}
-
-func (h *hooks) byName() map[string]*ebpf.Program {
-	return map[string]*ebpf.Program{
-		"client_egress": h.ClientEgress, "client_ingress": h.ClientIngress, "client_sockops": h.ClientSockops,
-		"server_egress": h.ServerEgress, "server_ingress": h.ServerIngress, "server_sockops": h.ServerSockops,
-		"client_finish": h.ClientFinish, "server_finish": h.ServerFinish,
-		"server_peername4": h.ServerPeer4, "server_peername6": h.ServerPeer6,
-	}
-}
-
-// iterators look at sockets.
-type iterators struct {
-	// Connections runs over a map of flows; nil where the kernel forbids that: OfClient and OfServer are in its place, which are nil otherwise.
-	Connections, OfClient, OfServer *ebpf.Program
-	Listening, HalfOpen             *ebpf.Program
-}
-
-// byName are the programs, by their names in the kernel side.
-func (it *iterators) byName() map[string]**ebpf.Program {
-	return map[string]**ebpf.Program{
-		kernelProgHeelsConnections: &it.Connections, kernelProgHeelsConnectionsClient: &it.OfClient, kernelProgHeelsConnectionsServer: &it.OfServer,
-		kernelProgHeelsListening: &it.Listening, kernelProgHeelsHalfOpen: &it.HalfOpen,
-	}
-}
-
 // Kernel is the loaded kernel side: pinned maps, and programs over them.
 type Kernel struct {
 	pin string
 	// home is the network namespace that it was loaded in.
 	home      *netns.Namespace
-	maps      kernelMaps
-	iterators iterators
+	maps      kernel.Maps
+	iterators kernel.Iterators
 	// hooks is nil for those who only look.
-	hooks *hooks
+	hooks *kernel.Hooks
 	// routes is what heels_routes holds, nil before it was written.
-	routes map[prefix]uint32
+	routes map[kernel.Prefix]uint32
 }
 
 // mapSizes are numbers of entries other than those of the kernel side, by the map's name: tests see what happens when a map is full.
@@ -147,7 +110,7 @@ func load(dir string, o *Option) (*Kernel, error) {
 	if err := checkABI(dir); err != nil {
 		return nil, err
 	}
-	spec, err := loadKernel()
+	spec, err := kernel.LoadSpec()
 	if err != nil {
 		return nil, fmt.Errorf("read kernel programs: %w", err)
 	}
@@ -159,17 +122,17 @@ func load(dir string, o *Option) (*Kernel, error) {
 			m.MaxEntries = size
 		}
 	}
-	dropOtherIterators(spec)
+	kernel.DropOtherIterators(spec, sparesMaps)
 	home, err := netns.Own()
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
 	k := &Kernel{pin: dir, home: home}
 	if o != nil {
-		k.hooks = &hooks{}
+		k.hooks = &kernel.Hooks{}
 		err = configure(spec, o)
 	} else {
-		for name := range (&hooks{}).byName() {
+		for name := range (&kernel.Hooks{}).ByName() {
 			delete(spec.Programs, "heels_"+name)
 		}
 	}
@@ -183,19 +146,9 @@ func load(dir string, o *Option) (*Kernel, error) {
 	return k, nil
 }
 
-// dropOtherIterators leaves of those that list connections the ones that this kernel can run.
-func dropOtherIterators(spec *ebpf.CollectionSpec) {
-	if listsMaps() && !sparesMaps {
-		delete(spec.Programs, kernelProgHeelsConnectionsClient)
-		delete(spec.Programs, kernelProgHeelsConnectionsServer)
-		return
-	}
-	delete(spec.Programs, kernelProgHeelsConnections)
-}
-
 // configure sets the constants of the programs.
 func configure(spec *ebpf.CollectionSpec, o *Option) error {
-	for name, value := range map[string]any{"heels_kind": o.Kind, "heels_exid": order(o.ExID)} {
+	for name, value := range map[string]any{"heels_kind": o.Kind, "heels_exid": kernel.Order(o.ExID)} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set constant %s: %w", name, err)
 		}
@@ -215,7 +168,7 @@ func (k *Kernel) fill(spec *ebpf.CollectionSpec) error {
 	if err := coll.Assign(&k.maps); err != nil {
 		return fmt.Errorf("take maps: %w", err)
 	}
-	for name, p := range k.iterators.byName() {
+	for name, p := range k.iterators.ByName() {
 		*p = coll.DetachProgram(name)
 	}
 	if k.hooks == nil {
@@ -229,7 +182,7 @@ func (k *Kernel) fill(spec *ebpf.CollectionSpec) error {
 
 // checkABI refuses pins whose types are others.
 func checkABI(dir string) error {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, kernelMapHeelsControl), nil)
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, kernel.MapControl), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -237,8 +190,8 @@ func checkABI(dir string) error {
 		return &PinError{dir, err}
 	}
 	defer m.Close()
-	var c control
-	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != uint32(abiHeelsLimitsHEELS_ABI) {
+	var c kernel.Control
+	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != kernel.ABI {
 		return &PinError{dir, errors.New("made by another version of XLB; detach with that one first")}
 	}
 	return nil
@@ -246,7 +199,7 @@ func checkABI(dir string) error {
 
 // Open takes over what an agent has pinned, to look at it or to change it; the agent need not run. ErrNotRunning when there is nothing.
 func Open(dir string) (*Kernel, error) {
-	if _, err := os.Stat(filepath.Join(dir, kernelMapHeelsControl)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, kernel.MapControl)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ErrNotRunning
 		} else {
@@ -264,20 +217,20 @@ func (k *Kernel) Close() {
 	if k.home != nil {
 		k.home.Close()
 	}
-	for _, p := range k.iterators.byName() {
+	for _, p := range k.iterators.ByName() {
 		(*p).Close()
 	}
 	if k.hooks == nil {
 		return
 	}
-	for _, p := range k.hooks.byName() {
+	for _, p := range k.hooks.ByName() {
 		p.Close()
 	}
 }
 
 // control reads the one entry that steers the programs.
-func (k *Kernel) control() (control, error) {
-	var c control
+func (k *Kernel) control() (kernel.Control, error) {
+	var c kernel.Control
 	if err := k.maps.HeelsControl.Lookup(uint32(0), &c); err != nil {
 		return c, fmt.Errorf("read control entry: %w", err)
 	}
@@ -285,7 +238,7 @@ func (k *Kernel) control() (control, error) {
 }
 
 // change reads the control entry and writes it back changed.
-func (k *Kernel) change(do func(*control)) error {
+func (k *Kernel) change(do func(*kernel.Control)) error {
 	c, err := k.control()
 	if err != nil {
 		return err
@@ -300,14 +253,14 @@ func (k *Kernel) change(do func(*control)) error {
 // flagOf is what stops a role from taking new connections.
 func flagOf(r Role) uint32 {
 	if r == ClientRole {
-		return uint32(abiHeelsFlagsHEELS_CLIENT_DRAINING)
+		return kernel.FlagClientDraining
 	}
-	return uint32(abiHeelsFlagsHEELS_SERVER_DRAINING)
+	return kernel.FlagServerDraining
 }
 
 // SetDraining stops, or begins again, taking new connections around the balancer. Those that there are go on.
 func (k *Kernel) SetDraining(r Role, on bool) error {
-	return k.change(func(c *control) {
+	return k.change(func(c *kernel.Control) {
 		c.Flags &^= flagOf(r)
 		if on {
 			c.Flags |= flagOf(r)
@@ -319,5 +272,5 @@ func (k *Kernel) SetDraining(r Role, on bool) error {
 func newSecret() [2]uint32 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return [2]uint32{word(b[:4]), word(b[4:])}
+	return [2]uint32{kernel.Word(b[:4]), kernel.Word(b[4:])}
 }

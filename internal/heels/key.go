@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
-
-// maxKeys is how many keys are accepted at a time: while they are exchanged, the old and the new one.
-const maxKeys = int(abiHeelsLimitsHEELS_KEYS)
 
 // key is one of HalfSipHash, in the words that the kernel programs use.
 type key = [2]uint32
@@ -34,9 +32,9 @@ func readKeys(path string) ([]key, error) {
 		if err != nil || len(b) != 8 {
 			return nil, fmt.Errorf("option.key.file: %s line %d: want 16 hexadecimal digits", path, i+1)
 		}
-		keys = append(keys, key{word(b), word(b[4:])})
+		keys = append(keys, key{kernel.Word(b), kernel.Word(b[4:])})
 	}
-	if len(keys) == 0 || len(keys) > maxKeys {
+	if len(keys) == 0 || len(keys) > kernel.MaxKeys {
 		return nil, fmt.Errorf("option.key.file: %s has %d keys: want 1, or 2 while they are exchanged", path, len(keys))
 	}
 	return keys, nil

@@ -22,6 +22,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 var (
@@ -493,10 +495,10 @@ func (v *village) mustBeEmpty() {
 		}
 	}
 	s := v.server.agent
-	var key tuple
-	var e confirmed
+	var key kernel.Tuple
+	var e kernel.Confirmed
 	if entries := s.maps.HeelsConfirmed.Iterate(); entries.Next(&key, &e) {
-		t.Errorf("an entry of a connection is left: %s to %s: %+v", addrPort(key.Remote), addrPort(key.Local), e)
+		t.Errorf("an entry of a connection is left: %s to %s: %+v", kernel.AddrPort(key.Remote), kernel.AddrPort(key.Local), e)
 	}
 	for _, h := range v.hosts() {
 		within(t, h.ns, func() error { return h.agent.Detach(false) })

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // Two agents have the same ends to tell, for a moment when one succeeds the other, or when an agent is detached by somebody else. Each end is told once.
@@ -19,7 +21,7 @@ func TestTwoTellEachEndOnce(t *testing.T) {
 	var mu sync.Mutex
 	told := map[uint32]int{}
 	for i := range uint32(ends) {
-		if err := l.maps.HeelsEndedNow.Put(nil, ended{Seq: i}); err != nil {
+		if err := l.maps.HeelsEndedNow.Put(nil, kernel.Ended{Seq: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +32,7 @@ func TestTwoTellEachEndOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer teller.release()
-		teller.deliver = func(e *ended) error {
+		teller.deliver = func(e *kernel.Ended) error {
 			mu.Lock()
 			defer mu.Unlock()
 			told[e.Seq]++
@@ -78,7 +80,7 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.maps.HeelsEndedNow.Put(nil, ended{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(testBalancer + ":1"))}); err != nil {
+	if err := a.maps.HeelsEndedNow.Put(nil, kernel.Ended{Local: kernel.EndOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: kernel.EndOf(netip.MustParseAddrPort(testBalancer + ":1"))}); err != nil {
 		t.Fatal(err)
 	}
 	for name, do := range map[string]func() error{

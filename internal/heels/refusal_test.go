@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // A reset sends a connection in confirm mode back to the balancer only with a number of the last window: all that was ever received is half of the numbers after
@@ -41,8 +43,8 @@ func TestConfirmAResetOfLongAgoMovesNothing(t *testing.T) {
 	}
 	eventually(t, "the payload has gone directly", func() bool { return client.count(t, "confirm_switched") == 1 })
 	eventually(t, "the client is heard", func() bool { return server.count(t, "confirm_heard") == 1 })
-	var live confirmed
-	ends := tuple{Local: endOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: endOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
+	var live kernel.Confirmed
+	ends := kernel.Tuple{Local: kernel.EndOf(netip.MustParseAddrPort(testServer1 + ":80")), Remote: kernel.EndOf(netip.MustParseAddrPort(c.LocalAddr().String()))}
 	if err := server.maps.HeelsConfirmed.Lookup(ends, &live); err != nil {
 		t.Fatal(err)
 	}

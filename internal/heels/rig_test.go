@@ -26,6 +26,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 	tests "github.com/xlb-project/xlb/test/await"
 )
 
@@ -324,14 +325,14 @@ func (r *rig) watch() {
 	var fd, raw int
 	within(r.t, r.lb.ns, func() error {
 		var err error
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(order(unix.ETH_P_ALL))); err != nil {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(kernel.Order(unix.ETH_P_ALL))); err != nil {
 			return err
 		}
 		l, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
 		}
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: order(unix.ETH_P_ALL), Ifindex: l.Index}); err != nil {
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: kernel.Order(unix.ETH_P_ALL), Ifindex: l.Index}); err != nil {
 			return err
 		}
 		raw, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -386,7 +387,7 @@ func (r *rig) forward(fd, raw int, done chan struct{}) {
 		}
 		packet := buf[:n]
 		link, _ := from.(*unix.SockaddrLinklayer)
-		if link == nil || link.Protocol != order(unix.ETH_P_IP) {
+		if link == nil || link.Protocol != kernel.Order(unix.ETH_P_IP) {
 			continue
 		}
 		if link.Pkttype == unix.PACKET_OUTGOING {

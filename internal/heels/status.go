@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // Status is what programs and maps show.
@@ -89,14 +89,14 @@ func (k *Kernel) Status() (*Status, error) {
 func (k *Kernel) vips() ([]VIP, error) {
 	list := []VIP{}
 	var (
-		e      end
-		client clientVIP
-		server serverVIP
+		e      kernel.End
+		client kernel.ClientVIP
+		server kernel.ServerVIP
 	)
-	now := monotonic()
+	now := kernel.Monotonic()
 	entries := k.maps.HeelsClientVips.Iterate()
 	for entries.Next(&e, &client) {
-		v := VIP{Role: ClientRole, VIP: addrPort(e)}
+		v := VIP{Role: ClientRole, VIP: kernel.AddrPort(e)}
 		if client.QuietUntil > now {
 			v.BackOff = time.Duration(client.QuietUntil - now)
 		}
@@ -107,9 +107,9 @@ func (k *Kernel) vips() ([]VIP, error) {
 	}
 	entries = k.maps.HeelsServerVips.Iterate()
 	for entries.Next(&e, &server) {
-		v := VIP{Role: ServerRole, VIP: addrPort(e), Local: addrPort(server.Local), Confirm: server.Confirm != 0}
+		v := VIP{Role: ServerRole, VIP: kernel.AddrPort(e), Local: kernel.AddrPort(server.Local), Confirm: server.Confirm != 0}
 		for mode, number := range modeNumbers {
-			if uint32(number) == server.Mode {
+			if number == server.Mode {
 				v.Mode = mode
 			}
 		}
@@ -123,13 +123,6 @@ func (k *Kernel) vips() ([]VIP, error) {
 	}
 	slices.SortFunc(list, func(a, b VIP) int { return cmp.Or(cmp.Compare(a.Role, b.Role), a.VIP.Compare(b.VIP)) })
 	return list, nil
-}
-
-// monotonic is CLOCK_MONOTONIC in ns, the kernel programs' clock.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // never fails for this clock
-	return uint64(ts.Nano())
 }
 
 // backendKey is what connections are counted by.
@@ -149,8 +142,8 @@ func (k *Kernel) backends() ([]Backend, error) {
 		return sums[key]
 	}
 	var (
-		key    backend
-		perCPU []traffic
+		key    kernel.Backend
+		perCPU []kernel.Traffic
 	)
 	entries := k.maps.HeelsTraffic.Iterate()
 	for entries.Next(&key, &perCPU) {
@@ -158,7 +151,7 @@ func (k *Kernel) backends() ([]Backend, error) {
 		if key.Server != 0 {
 			role = ServerRole
 		}
-		b := at(role, addrPort(key.Vip), addrPort(key.Peer))
+		b := at(role, kernel.AddrPort(key.Vip), kernel.AddrPort(key.Peer))
 		for _, t := range perCPU {
 			b.Opened += t.Opened
 			b.Sent += t.Sent

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // stranger is a host with an agent whose connections to the VIP name another host's address, and come from its own.
@@ -85,15 +87,15 @@ func TestConfirmANamedClientConnectsFromItsOwnEnd(t *testing.T) {
 	}
 }
 
-func endAt(s string) end { return endOf(netip.MustParseAddrPort(s)) }
+func endAt(s string) kernel.End { return kernel.EndOf(netip.MustParseAddrPort(s)) }
 
 // What stays of a connection whose end under the client's name has gone to another, and which nobody has seen end, goes too.
 func TestConfirmSweepsWhatHasYielded(t *testing.T) {
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
 	server := r.servers[0].agent(confirmText("80"))
-	left := confirmed{Vip: endAt(testVIP + ":80"), Client: endAt(testClient + ":20098"), Balancer: endAt(testBalancer + ":1234"), Since: 1}
-	key := tuple{Local: endAt(testServer1 + ":80"), Remote: left.Balancer}
+	left := kernel.Confirmed{Vip: endAt(testVIP + ":80"), Client: endAt(testClient + ":20098"), Balancer: endAt(testBalancer + ":1234"), Since: 1}
+	key := kernel.Tuple{Local: endAt(testServer1 + ":80"), Remote: left.Balancer}
 	if err := server.maps.HeelsConfirmed.Put(key, left); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // sweepAge is how old an entry must be that has no socket: the entry is there first.
@@ -27,12 +29,12 @@ func (k *Kernel) sweep() error {
 }
 
 // staleEntries are those without a socket, by either end: that of the client may have yielded to another connection.
-func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
-	before := monotonic() - min(monotonic(), uint64(sweepAge))
-	stale := map[tuple]confirmed{}
+func (k *Kernel) staleEntries() (map[kernel.Tuple]kernel.Confirmed, error) {
+	before := kernel.Monotonic() - min(kernel.Monotonic(), uint64(sweepAge))
+	stale := map[kernel.Tuple]kernel.Confirmed{}
 	var (
-		key tuple
-		e   confirmed
+		key kernel.Tuple
+		e   kernel.Confirmed
 	)
 	entries := k.maps.HeelsConfirmed.Iterate()
 	for entries.Next(&key, &e) {
@@ -51,7 +53,7 @@ func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
 		return nil, err
 	}
 	for key, e := range stale {
-		if live[tuple{Local: key.Local, Remote: e.Balancer}] {
+		if live[kernel.Tuple{Local: key.Local, Remote: e.Balancer}] {
 			delete(stale, key)
 		}
 	}
@@ -59,24 +61,24 @@ func (k *Kernel) staleEntries() (map[tuple]confirmed, error) {
 }
 
 // liveEnds are the ends of the server's connections, as their sockets have them.
-func (k *Kernel) liveEnds() (map[tuple]bool, error) {
+func (k *Kernel) liveEnds() (map[kernel.Tuple]bool, error) {
 	conns, err := k.Connections()
 	if err != nil {
 		return nil, err
 	}
-	live := map[tuple]bool{}
+	live := map[kernel.Tuple]bool{}
 	for _, c := range conns {
 		if c.Role == ServerRole {
-			live[tuple{Local: endOf(c.Local), Remote: endOf(c.Remote)}] = true
+			live[kernel.Tuple{Local: kernel.EndOf(c.Local), Remote: kernel.EndOf(c.Remote)}] = true
 		}
 	}
 	return live, nil
 }
 
-func (k *Kernel) sweepOne(key tuple, was *confirmed) error {
-	detour := tuple{Local: key.Local, Remote: was.Balancer}
-	for _, at := range []tuple{key, detour} {
-		var e confirmed
+func (k *Kernel) sweepOne(key kernel.Tuple, was *kernel.Confirmed) error {
+	detour := kernel.Tuple{Local: key.Local, Remote: was.Balancer}
+	for _, at := range []kernel.Tuple{key, detour} {
+		var e kernel.Confirmed
 		// Another connection may have the balancer's end now.
 		if k.maps.HeelsConfirmed.Lookup(at, &e) != nil || e.Since != was.Since || e.Client != was.Client {
 			continue
@@ -89,7 +91,7 @@ func (k *Kernel) sweepOne(key tuple, was *confirmed) error {
 	if was.Heard == 0 || key.Remote != was.Client {
 		return nil
 	}
-	end := ended{Local: detour.Local, Remote: detour.Remote, Seq: was.Mark, At: monotonic()}
+	end := kernel.Ended{Local: detour.Local, Remote: detour.Remote, Seq: was.Mark, At: kernel.Monotonic()}
 	if err := k.maps.HeelsEndedNow.Put(nil, end); err != nil {
 		return fmt.Errorf("write to %s: %w", k.maps.HeelsEndedNow, err)
 	}

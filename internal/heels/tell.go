@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 const (
@@ -35,7 +37,7 @@ type teller struct {
 	// lock is held while ends are told: others may have the same to tell.
 	lock *pinLock
 	// deliver tells of one end.
-	deliver    func(*ended) error
+	deliver    func(*kernel.Ended) error
 	stop, done chan struct{}
 	// untold is how many ends were not kept so far, and quietUntil, of CLOCK_MONOTONIC, when those there are can have been told.
 	untold, quietUntil uint64
@@ -47,7 +49,7 @@ func (k *Kernel) tell() (*teller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.untold, err = k.verdict(abiHeelsVerdictHEELS_CONFIRM_UNTOLD); err == nil {
+	if t.untold, err = k.verdict(kernel.VerdictConfirmUnqueued); err == nil {
 		err = t.promise()
 	}
 	if err != nil {
@@ -80,8 +82,8 @@ func (t *teller) release() {
 
 // promise says that ends will be told for a while. Not while some could not be kept: there are more than can be told, and each would be the balancer's for days.
 func (t *teller) promise() error {
-	now := monotonic()
-	untold, err := t.k.verdict(abiHeelsVerdictHEELS_CONFIRM_UNTOLD)
+	now := kernel.Monotonic()
+	untold, err := t.k.verdict(kernel.VerdictConfirmUnqueued)
 	if err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (k *Kernel) tellRest() error {
 }
 
 func isWaiting(queue *ebpf.Map) bool {
-	var e ended
+	var e kernel.Ended
 	return queue.Lookup(nil, &e) == nil
 }
 
@@ -171,19 +173,19 @@ func (t *teller) drain(queue *ebpf.Map, age time.Duration) error {
 
 func (t *teller) drainHeld(queue *ebpf.Map, age time.Duration) {
 	for {
-		var e ended
+		var e kernel.Ended
 		select {
 		case <-t.stop:
 			return
 		default:
 		}
-		if queue.Lookup(nil, &e) != nil || e.At+uint64(age) > monotonic() {
+		if queue.Lookup(nil, &e) != nil || e.At+uint64(age) > kernel.Monotonic() {
 			return
 		}
 		// A full device is tried again, and so is a way that is not there: nothing is taken out before it has been sent, or given up.
 		err := t.deliver(&e)
 		isFull := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS)
-		if isFull || err != nil && monotonic() < e.At+uint64(age+tellTries) {
+		if isFull || err != nil && kernel.Monotonic() < e.At+uint64(age+tellTries) {
 			return
 		}
 		if queue.LookupAndDelete(nil, &e) != nil {
@@ -193,12 +195,12 @@ func (t *teller) drainHeld(queue *ebpf.Map, age time.Duration) {
 }
 
 // send sends a reset as the server's socket would, unless the same two ends have met again: then the new connection's end will be told.
-func (t *teller) send(e *ended) error {
-	var live confirmed
-	if t.k.maps.HeelsConfirmed.Lookup(tuple{Local: e.Local, Remote: e.Remote}, &live) == nil {
+func (t *teller) send(e *kernel.Ended) error {
+	var live kernel.Confirmed
+	if t.k.maps.HeelsConfirmed.Lookup(kernel.Tuple{Local: e.Local, Remote: e.Remote}, &live) == nil {
 		return nil
 	}
-	from, to := addrPort(e.Local), addrPort(e.Remote)
+	from, to := kernel.AddrPort(e.Local), kernel.AddrPort(e.Remote)
 	return unix.Sendto(t.fd, resetOf(from, to, e.Seq), 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // An end that comes while the interface is away is told when it is there again: the balancer would hold the connection for days.
@@ -18,8 +20,8 @@ func TestAnEndIsToldWhenTheInterfaceIsBack(t *testing.T) {
 	server := h.agent(confirmText("80"))
 	before := r.settled()
 	h.unplug()
-	at := func(s string) end { return endOf(netip.MustParseAddrPort(s)) }
-	if err := server.maps.HeelsEndedNow.Put(nil, ended{Local: at(testServer1 + ":80"), Remote: at(testBalancer + ":1"), Seq: 1, At: monotonic()}); err != nil {
+	at := func(s string) kernel.End { return kernel.EndOf(netip.MustParseAddrPort(s)) }
+	if err := server.maps.HeelsEndedNow.Put(nil, kernel.Ended{Local: at(testServer1 + ":80"), Remote: at(testBalancer + ":1"), Seq: 1, At: kernel.Monotonic()}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * tellEvery)
@@ -39,7 +41,7 @@ func TestAnEndThatCannotBeToldIsGivenUp(t *testing.T) {
 	}
 	defer teller.release()
 	told := 0
-	teller.deliver = func(e *ended) error {
+	teller.deliver = func(e *kernel.Ended) error {
 		if e.Seq == 1 {
 			return unix.ENETUNREACH
 		}
@@ -47,15 +49,15 @@ func TestAnEndThatCannotBeToldIsGivenUp(t *testing.T) {
 		return nil
 	}
 	queue := l.maps.HeelsEndedNow
-	for i, at := range []uint64{monotonic() - uint64(tellTries), monotonic()} {
-		if err := queue.Put(nil, ended{Seq: uint32(i) + 1, At: at}); err != nil {
+	for i, at := range []uint64{kernel.Monotonic() - uint64(tellTries), kernel.Monotonic()} {
+		if err := queue.Put(nil, kernel.Ended{Seq: uint32(i) + 1, At: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := teller.drain(queue, 0); err != nil || told != 1 || isWaiting(queue) {
 		t.Errorf("%d ends were told, %v; want the second", told, err)
 	}
-	if err := queue.Put(nil, ended{Seq: 1, At: monotonic()}); err != nil {
+	if err := queue.Put(nil, kernel.Ended{Seq: 1, At: kernel.Monotonic()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := teller.drain(queue, 0); err != nil || !isWaiting(queue) {

@@ -17,7 +17,7 @@ import (
 )
 
 // agentPrograms is the agent's object file.
-const agentPrograms = "../../internal/heels/kernel_bpfel.o"
+const agentPrograms = "../../internal/heels/kernel/kernel_bpfel.o"
 
 // The option's number by default (docs/heels.md).
 const optionExID = 0x4845

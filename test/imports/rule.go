@@ -152,12 +152,18 @@ var mapsLayers = map[string][]string{
 	"bpfmap": nil,
 }
 
+// heelsLayers is the same for the folders of internal/heels/. The package above them, the agent, puts them together.
+var heelsLayers = map[string][]string{
+	"kernel": nil,
+}
+
 // orders are the parents of folders that have rows of their own.
 var orders = []order{
 	{"bench", "benchLayers", benchLayers},
 	{"internal/config", "configLayers", configLayers},
 	{"internal/compile", "compileLayers", compileLayers},
 	{"internal/maps", "mapsLayers", mapsLayers},
+	{"internal/heels", "heelsLayers", heelsLayers},
 	{"internal/reconcile", "reconcileLayers", reconcileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
 	{"internal/source", "sourceLayers", sourceLayers},

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package kernel
 
-import "fmt"
+// Verdict is a decision of the kernel programs.
+type Verdict = abiHeelsVerdict
 
-// verdictCount is how many verdicts there are.
-const verdictCount = int(abiHeelsVerdictHEELS_VERDICTS)
+// VerdictConfirmUnqueued is given to the end of a connection in confirm mode that the queue had no room for: its balancer is not notified.
+const VerdictConfirmUnqueued = abiHeelsVerdictHEELS_CONFIRM_UNTOLD
 
-// verdictNames are the labels of verdicts in metrics and in the status.
-var verdictNames = [verdictCount]string{
+// VerdictCount is how many verdicts there are.
+const VerdictCount = int(abiHeelsVerdictHEELS_VERDICTS)
+
+// VerdictNames are the labels of verdicts in metrics and in the status.
+var VerdictNames = [VerdictCount]string{
 	abiHeelsVerdictHEELS_OK:                  "ok",
 	abiHeelsVerdictHEELS_OFFERED:             "offered",
 	abiHeelsVerdictHEELS_OFFER_DRAINING:      "offer_draining",
@@ -80,29 +84,4 @@ var verdictNames = [verdictCount]string{
 	abiHeelsVerdictHEELS_CONFIRM_UNTOLD:      "confirm_untold",
 	abiHeelsVerdictHEELS_CONFIRM_CHALLENGED:  "confirm_challenged",
 	abiHeelsVerdictHEELS_CONFIRM_YIELDED:     "confirm_yielded",
-}
-
-// Verdicts returns how often each verdict was given since the pins were made, over all CPUs, by name.
-func (k *Kernel) Verdicts() (map[string]uint64, error) {
-	counts := make(map[string]uint64, verdictCount)
-	for v := 1; v < verdictCount; v++ {
-		n, err := k.verdict(abiHeelsVerdict(v))
-		if err != nil {
-			return nil, err
-		}
-		counts[verdictNames[v]] = n
-	}
-	return counts, nil
-}
-
-// verdict returns how often one was given.
-func (k *Kernel) verdict(v abiHeelsVerdict) (n uint64, err error) {
-	var perCPU []uint64
-	if err := k.maps.HeelsVerdicts.Lookup(uint32(v), &perCPU); err != nil {
-		return 0, fmt.Errorf("read verdict counters: %w", err)
-	}
-	for _, each := range perCPU {
-		n += each
-	}
-	return n, nil
 }

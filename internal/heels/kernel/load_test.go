@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package kernel
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // The verifier takes every program.
 func TestProgramsLoad(t *testing.T) {
-	spec, err := loadKernel()
+	spec, err := LoadSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
