@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/node"
 )
 
@@ -82,7 +83,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 	}
 	reload := hangup.Take()
 	defer hangup.Default()
-	cfg, err := heels.Load(f.config)
+	cfg, err := settings.Load(f.config)
 	if err != nil {
 		return refused(err)
 	}
@@ -134,7 +135,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 }
 
 func (f *heelsRunFlags) reload(agent *heels.Agent, log *slog.Logger) {
-	cfg, err := heels.Load(f.config)
+	cfg, err := settings.Load(f.config)
 	if err == nil {
 		err = agent.Reload(cfg)
 	}
@@ -148,7 +149,7 @@ func (f *heelsRunFlags) reload(agent *heels.Agent, log *slog.Logger) {
 // heelsRefused marks what lies in configuration, command line or machine.
 func heelsRefused(err error) error {
 	var (
-		field *heels.FieldError
+		field *settings.FieldError
 		pin   *heels.PinError
 		flows *heels.FlowsError
 	)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -31,7 +32,7 @@ force does not work.`,
 		if file == "" {
 			return refused(errNoHeelsFile("check"))
 		}
-		cfg, err := heels.Load(file)
+		cfg, err := settings.Load(file)
 		if err != nil {
 			return refused(err)
 		}

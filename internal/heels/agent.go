@@ -9,12 +9,13 @@ import (
 	"sync"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // Agent is a running HEELS: programs attached by a configuration.
 type Agent struct {
 	*Kernel
-	config *Config
+	config *settings.Config
 	// cgroup is what programs are attached to.
 	cgroup string
 	// told is nil while no VIP is, or has been, in confirm mode.
@@ -28,7 +29,7 @@ type Agent struct {
 // Start puts a configuration in force, for the network namespace of the calling thread. An agent before it, with the same pins, is succeeded: its
 // connections go on, and none is lost in between. Those of another network namespace are refused. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
 // agent before it has left something.
-func Start(c *Config, pin, cgroup string) (*Agent, error) {
+func Start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 	lock, err := lockPins(pin)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func Start(c *Config, pin, cgroup string) (*Agent, error) {
 	return a, err
 }
 
-func start(c *Config, pin, cgroup string) (*Agent, error) {
+func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 	if c.Cgroup != "" {
 		cgroup = c.Cgroup
 	}
@@ -89,7 +90,7 @@ func start(c *Config, pin, cgroup string) (*Agent, error) {
 }
 
 // beginTelling starts what tells balancers of ends, if there are such, before connections begin that need it. For the network namespace of the calling thread.
-func (a *Agent) beginTelling(c *Config) (err error) {
+func (a *Agent) beginTelling(c *settings.Config) (err error) {
 	if a.told != nil || c.Server == nil {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (a *Agent) beginTelling(c *Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.confirms() || was.Flags&kernel.FlagServerConfirms != 0 {
+	if c.Confirms() || was.Flags&kernel.FlagServerConfirms != 0 {
 		a.told, err = a.tell()
 	}
 	return err
@@ -117,7 +118,7 @@ func (a *Agent) Close() {
 // Reload puts another configuration in force. Roles, interfaces, cgroup and option are fixed at Start: a change of those is refused, and nothing
 // of the configuration is used. An agent that another one has succeeded is refused with a *PinError: what is in force is that one's. It waits for whoever has the pin
 // directory's lock.
-func (a *Agent) Reload(c *Config) error {
+func (a *Agent) Reload(c *settings.Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lock, err := openLock(a.pin)
@@ -138,7 +139,7 @@ func (a *Agent) Reload(c *Config) error {
 }
 
 // reload is Reload with the lock held.
-func (a *Agent) reload(c *Config) error {
+func (a *Agent) reload(c *settings.Config) error {
 	was := a.config
 	fixed := []struct {
 		field    string
@@ -153,7 +154,7 @@ func (a *Agent) reload(c *Config) error {
 	}
 	for _, f := range fixed {
 		if !reflect.DeepEqual(f.old, f.new) {
-			return &FieldError{Path: f.field, Reason: "needs a restart, which connections survive"}
+			return &settings.FieldError{Path: f.field, Reason: "needs a restart, which connections survive"}
 		}
 	}
 	if c.Client != nil {
@@ -162,7 +163,7 @@ func (a *Agent) reload(c *Config) error {
 		}
 	}
 	// A first VIP in confirm mode needs what its connections depend on; what a last one leaves stays attached.
-	if c.confirms() && !was.confirms() {
+	if c.Confirms() && !was.Confirms() {
 		if err := a.beginTelling(c); err != nil {
 			return fmt.Errorf("reload: %w", err)
 		}

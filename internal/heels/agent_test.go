@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // pair is a client and a server behind a balancer that masquerades.
@@ -402,7 +403,7 @@ func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 // reload gives a host's agent another configuration.
 func reload(t *testing.T, h *host, a *Agent, text string) {
 	t.Helper()
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -533,13 +534,13 @@ func TestReloadChangesVIPsAndRefusesTheRest(t *testing.T) {
 	c := r.connect()
 	load := func(text string) error {
 		t.Helper()
-		cfg, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+		cfg, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return enter(r.client.ns, func() error { return client.Reload(cfg) })
 	}
-	var field *FieldError
+	var field *settings.FieldError
 	if err := load(clientText + "option: { exid: 7 }\n"); !errors.As(err, &field) || field.Path != "option.exid" {
 		t.Errorf("error %v, want option.exid to need a restart", err)
 	}

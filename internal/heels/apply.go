@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
@@ -22,22 +23,22 @@ type desired struct {
 	own      map[kernel.End]kernel.End
 	ports    map[uint16]uint8
 	prefixes map[kernel.Prefix]uint8
-	keys     []key
+	keys     []settings.Key
 	// confirms: a VIP of the server is in confirm mode.
 	confirms bool
 }
 
 // modeNumbers are what the kernel programs know modes by.
-var modeNumbers = map[Mode]uint32{
-	Encapsulated: kernel.ModeEncapsulated,
-	Rewritten:    kernel.ModeRewritten,
-	Preserved:    kernel.ModePreserved,
+var modeNumbers = map[settings.Mode]uint32{
+	settings.Encapsulated: kernel.ModeEncapsulated,
+	settings.Rewritten:    kernel.ModeRewritten,
+	settings.Preserved:    kernel.ModePreserved,
 }
 
 // apply writes a configuration. Connections that are in the VIPs' care already are not touched, whatever leaves.
 //
 // A VIP keeps its index as long as it is named, and its prefixes come before it and go after it: no SYN is judged by the prefixes of another VIP.
-func (k *Kernel) apply(c *Config) error {
+func (k *Kernel) apply(c *settings.Config) error {
 	d, err := k.desired(c)
 	if err != nil {
 		return err
@@ -66,13 +67,13 @@ func (k *Kernel) apply(c *Config) error {
 	return nil
 }
 
-func (k *Kernel) desired(c *Config) (*desired, error) {
+func (k *Kernel) desired(c *settings.Config) (*desired, error) {
 	d := &desired{
 		client: map[kernel.End]kernel.ClientVIP{}, server: map[kernel.End]kernel.ServerVIP{}, list: map[uint32]kernel.End{}, own: map[kernel.End]kernel.End{},
 		ports: map[uint16]uint8{}, prefixes: map[kernel.Prefix]uint8{},
 	}
 	if c.Option.KeyFile != "" {
-		keys, err := readKeys(c.Option.KeyFile)
+		keys, err := settings.ReadKeys(c.Option.KeyFile)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func (k *Kernel) desired(c *Config) (*desired, error) {
 	return d, k.desiredServer(d, c.Server, addresses)
 }
 
-func (k *Kernel) desiredClient(d *desired, c *Client) error {
+func (k *Kernel) desiredClient(d *desired, c *settings.Client) error {
 	indexes, err := takenIndexes(k.maps.HeelsClientVips, func(v kernel.ClientVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (k *Kernel) desiredClient(d *desired, c *Client) error {
 	return nil
 }
 
-func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
+func (k *Kernel) desiredServer(d *desired, s *settings.Server, addresses own) error {
 	indexes, err := takenIndexes(k.maps.HeelsServerVips, func(v kernel.ServerVIP) uint32 { return v.Index })
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (k *Kernel) desiredServer(d *desired, s *Server, addresses own) error {
 		}
 		d.server[kernel.EndOf(vip.VIP)] = v
 		d.list[index] = kernel.EndOf(vip.VIP)
-		if vip.VIP.Addr().Is6() && vip.Mode != Encapsulated {
+		if vip.VIP.Addr().Is6() && vip.Mode != settings.Encapsulated {
 			d.own[local] = kernel.EndOf(vip.VIP)
 		}
 		d.ports[local.Port] = 1

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // parse reads a configuration for an interface.
-func parse(t *testing.T, device, text string) *Config {
+func parse(t *testing.T, device, text string) *settings.Config {
 	t.Helper()
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: ["+device+"]\ncgroup: "+testCgroup+"\n"+text))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: ["+device+"]\ncgroup: "+testCgroup+"\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestAVIPIsNotJudgedByAnothersPrefixes(t *testing.T) {
 
 // As many prefixes as there may be can be exchanged for as many others.
 func TestAllPrefixesMayChange(t *testing.T) {
-	full := func(second int) *Config {
+	full := func(second int) *settings.Config {
 		var clients []string
 		// One of them is the balancers'.
 		for i := range kernel.MaxPrefixes - 1 {

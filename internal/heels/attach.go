@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -35,7 +36,7 @@ type attachment struct {
 }
 
 // attachments are in the order in which they must come into force: what finishes a connection before what begins one.
-func (k *Kernel) attachments(c *Config) []attachment {
+func (k *Kernel) attachments(c *settings.Config) []attachment {
 	p := k.hooks
 	var list []attachment
 	for _, device := range c.Interfaces {
@@ -48,7 +49,7 @@ func (k *Kernel) attachments(c *Config) []attachment {
 			list = append(list, attachment{p.ServerEgress, "server_egress", ebpf.AttachTCXEgress, device})
 		}
 	}
-	if c.confirms() {
+	if c.Confirms() {
 		list = append(list,
 			attachment{p.ServerPeer4, "server_peername4", ebpf.AttachCgroupInet4GetPeername, ""},
 			attachment{p.ServerPeer6, "server_peername6", ebpf.AttachCgroupInet6GetPeername, ""})
@@ -89,7 +90,7 @@ func (a *attachment) pinName() string {
 
 // attach puts the programs in place of those of an agent before, without a gap, or attaches them. What that agent attached and this configuration does not
 // name stays, with the new program: connections may depend on it.
-func (k *Kernel) attach(c *Config, cgroup string) error {
+func (k *Kernel) attach(c *settings.Config, cgroup string) error {
 	wanted := map[string]bool{}
 	for _, a := range k.attachments(c) {
 		wanted[a.pinName()] = true
@@ -243,7 +244,7 @@ func targetOf(a *attachment, cgroup string) (uint64, error) {
 	}
 	// The programs look for IP behind an Ethernet header.
 	if len(device.HardwareAddr) != 6 {
-		return 0, &FieldError{Path: "interfaces", Reason: a.device + ": not an Ethernet interface"}
+		return 0, &settings.FieldError{Path: "interfaces", Reason: a.device + ": not an Ethernet interface"}
 	}
 	return uint64(device.Index), nil
 }
@@ -252,7 +253,7 @@ func targetOf(a *attachment, cgroup string) (uint64, error) {
 func cgroupNumber(path string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return 0, &FieldError{Path: "cgroup", Reason: fmt.Sprintf("%s: %v", path, err)}
+		return 0, &settings.FieldError{Path: "cgroup", Reason: fmt.Sprintf("%s: %v", path, err)}
 	}
 	return st.Ino, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/test/violation"
 )
 
@@ -43,9 +44,9 @@ func inside(t *testing.T, cgroup string, do func()) {
 }
 
 // withCgroup is a configuration for the processes of a cgroup.
-func withCgroup(t *testing.T, cgroup, text string) *Config {
+func withCgroup(t *testing.T, cgroup, text string) *settings.Config {
 	t.Helper()
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+cgroup+"\n"+text))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+cgroup+"\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // Finding is one thing that was looked at.
@@ -44,12 +45,12 @@ func fine(name, format string, args ...any) Finding {
 }
 
 // Check looks at this machine as configuration c needs it. It changes nothing, attaches nothing and pins nothing.
-func Check(c *Config, pin string) []Finding {
+func Check(c *settings.Config, pin string) []Finding {
 	return append([]Finding{checkPrograms()}, checkMachine(c, pin)...)
 }
 
 // checkMachine is Check without the kernel.
-func checkMachine(c *Config, pin string) []Finding {
+func checkMachine(c *settings.Config, pin string) []Finding {
 	list := []Finding{checkPinDirectory(pin), checkLock(pin), checkAgents(pin)}
 	for _, name := range c.Interfaces {
 		list = append(list, checkInterface(name), checkInForce(c, pin, name), checkReversePath(name))
@@ -68,7 +69,7 @@ func checkMachine(c *Config, pin string) []Finding {
 			}
 		}
 		list = append(list, checkSourceCheck())
-		if c.confirms() {
+		if c.Confirms() {
 			list = append(list, checkRaw())
 		}
 	}
@@ -147,7 +148,7 @@ func checkReversePath(name string) Finding {
 	return fine(what, "%d", mode)
 }
 
-func checkClientRoutes(c *Client) Finding {
+func checkClientRoutes(c *settings.Client) Finding {
 	if err := checkRoutes(c); err != nil {
 		return Finding{"routes", Missing, err.Error(), "route VIP and servers through one interface"}
 	}
@@ -155,7 +156,7 @@ func checkClientRoutes(c *Client) Finding {
 }
 
 // usesIPv6: a VIP is of that family, or comes inside packets of it.
-func usesIPv6(c *Config) bool {
+func usesIPv6(c *settings.Config) bool {
 	var all []netip.Addr
 	if c.Client != nil {
 		for _, vip := range c.Client.VIPs {
@@ -182,7 +183,7 @@ func checkIPv6(name string) Finding {
 }
 
 // checkListener looks for a listener in /proc/net: the agent declines SYNs without one.
-func checkListener(vip ServerVIP) Finding {
+func checkListener(vip settings.ServerVIP) Finding {
 	what, files := fmt.Sprintf("listener on port %d", vip.Port), []string{"/proc/net/tcp", "/proc/net/tcp6"}
 	detail := "there; one on :: serves IPv4 too unless it is IPV6_V6ONLY"
 	if vip.VIP.Addr().Is6() {

@@ -11,11 +11,13 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // checkConfirmRoutes looks at the ways to clients of a VIP in confirm mode. What the server sends goes to a client by the interface that the routes name for
 // it. What the client sends mostly comes in there, too: without programs on that interface its connections stall.
-func checkConfirmRoutes(c *Config, vip *ServerVIP) Finding {
+func checkConfirmRoutes(c *settings.Config, vip *settings.ServerVIP) Finding {
 	name := fmt.Sprintf("confirm %s", vip.VIP)
 	var reached, unreached []string
 	for _, p := range vip.Clients {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
@@ -245,7 +246,7 @@ func (l *pinLock) holder() (process, bool) {
 
 // checkInForce looks whether what an agent has attached to an interface is still there: an interface that is deleted takes its programs along, and the next of its
 // name has none until an agent attaches them.
-func checkInForce(c *Config, pin, device string) Finding {
+func checkInForce(c *settings.Config, pin, device string) Finding {
 	name := "programs " + device
 	m, in, err := openControl(pin)
 	if err != nil || m == nil {
@@ -278,7 +279,7 @@ func checkInForce(c *Config, pin, device string) Finding {
 }
 
 // notInForce are the programs that were attached to an interface that is gone, and those that have never been.
-func (k *Kernel) notInForce(c *Config, device string) (gone, never []string) {
+func (k *Kernel) notInForce(c *settings.Config, device string) (gone, never []string) {
 	index := uint64(0)
 	if d, err := net.InterfaceByName(device); err == nil {
 		index = uint64(d.Index)

@@ -13,10 +13,12 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // findings are what the check says of a host, by name, but for the kernel, which takes seconds.
-func (h *host) findings(c *Config, pin string) map[string]Finding {
+func (h *host) findings(c *settings.Config, pin string) map[string]Finding {
 	h.t.Helper()
 	all := map[string]Finding{}
 	within(h.t, h.ns, func() error {
@@ -173,7 +175,7 @@ func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
 		second.PeerName = "end1"
 		return errors.Join(netlink.LinkAdd(second), linkUp("eth1"), linkUp("end1"), addAddr("eth1", "10.88.0.1/16"), addAddr("eth1", "10.77.200.1/24"))
 	})
-	vip := func(interfaces, clients, more string) *Config {
+	vip := func(interfaces, clients, more string) *settings.Config {
 		return parse(t, interfaces, "server:\n  vips: [{ vip: 10.77.0.100:80, port: 80, mode: rewritten, "+more+"balancers: [10.77.1.0/24], clients: ["+clients+"] }]\n")
 	}
 	const name = "confirm " + testVIP + ":80"

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // maxRoutes is how many routes inside the prefixes of one VIP's clients are told apart: each is asked for once a second.
@@ -20,7 +21,7 @@ const maxRoutes = 1024
 
 // learnRoutes tells the programs by which interface clients in confirm mode are reached, for the network namespace of the
 // calling thread: their sockets know the balancer, and the kernel routes to that.
-func (k *Kernel) learnRoutes(c *Config) error {
+func (k *Kernel) learnRoutes(c *settings.Config) error {
 	want, err := clientRoutes(c)
 	if err != nil || k.routes != nil && maps.Equal(want, k.routes) {
 		return err
@@ -36,9 +37,9 @@ func (k *Kernel) learnRoutes(c *Config) error {
 }
 
 // clientRoutes are the numbers of those interfaces; 0 where there is no route, or there are too many to be told apart.
-func clientRoutes(c *Config) (map[kernel.Prefix]uint32, error) {
+func clientRoutes(c *settings.Config) (map[kernel.Prefix]uint32, error) {
 	found := map[kernel.Prefix]uint32{}
-	if !c.confirms() {
+	if !c.Confirms() {
 		return found, nil
 	}
 	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)

@@ -5,6 +5,8 @@ package heels
 import (
 	"errors"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // Where tags are over the time, an operator hears of a clock that nobody keeps.
@@ -23,7 +25,7 @@ func TestCheckLooksAtTheClock(t *testing.T) {
 		}
 	}
 	for _, keyed := range []bool{false, true} {
-		c := &Config{}
+		c := &settings.Config{}
 		if keyed {
 			c.Option.KeyFile = "/etc/xlb/heels.key"
 		}

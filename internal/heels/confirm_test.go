@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 func confirmText(port string) string {
@@ -48,7 +49,7 @@ func TestReloadBeginsToConfirm(t *testing.T) {
 	if _, err := os.Stat(hook); err == nil {
 		t.Errorf("%s is there, and no VIP is in confirm mode", hook)
 	}
-	cfg, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+confirmText("80")))
+	cfg, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+confirmText("80")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 const lab6Server = "fd77:2::1"
 
 // halfSipHash64 is HalfSipHash-2-4 with 64 bits of result, over whole words.
-func halfSipHash64(k key, words ...uint32) (out [2]uint32) {
+func halfSipHash64(k settings.Key, words ...uint32) (out [2]uint32) {
 	v := [4]uint32{k[0], k[1] ^ 0xee, 0x6c796765 ^ k[0], 0x74656462 ^ k[1]}
 	rounds := func(n int) {
 		for range n {
@@ -53,7 +54,7 @@ func halfSipHash64(k key, words ...uint32) (out [2]uint32) {
 
 // The first vector of the reference: key 00 01 02 ..., no input.
 func TestHalfSipHash64AgreesWithItsReference(t *testing.T) {
-	got := halfSipHash64(key{0x03020100, 0x07060504})
+	got := halfSipHash64(settings.Key{0x03020100, 0x07060504})
 	want := []byte{0x21, 0x8d, 0x1f, 0x59, 0xb9, 0xb8, 0x3c, 0xc8}
 	if got[0] != binary.LittleEndian.Uint32(want) || got[1] != binary.LittleEndian.Uint32(want[4:]) {
 		t.Errorf("%08x, want % x", got, want)
@@ -67,7 +68,7 @@ type fixture6 struct {
 	flags                 byte
 	urgent                uint16
 	plain                 bool // without our option
-	key                   *key
+	key                   *settings.Key
 	outer, outerTo        string // addresses of an outer header of either family
 	gue                   bool
 	extended              bool // a header in front of TCP, of this kind
@@ -214,7 +215,7 @@ func with6(f fixture6, change func(*fixture6)) fixture6 {
 func TestSynsOverIPv6AreDecided(t *testing.T) {
 	l := newLab(t, lab6Text, "[fd77:2::1]:80", "[fd77:2::1]:82")
 	within(t, l.host.ns, l.readyListeners)
-	other := key{1, 2}
+	other := settings.Key{1, 2}
 	for _, tt := range []struct {
 		name    string
 		f       fixture6
@@ -363,11 +364,11 @@ server:
 	for _, good := range []fixture6{wrapped6, preserved6} {
 		for _, tt := range []struct {
 			name, verdict string
-			key           *key
+			key           *settings.Key
 		}{
-			{"new key", "committed", &key{0x03020100, 0x07060504}},
-			{"old key", "committed", &key{0x0b0a0908, 0x0f0e0d0c}},
-			{"another key", "decline_tag", &key{1, 2}},
+			{"new key", "committed", &settings.Key{0x03020100, 0x07060504}},
+			{"old key", "committed", &settings.Key{0x0b0a0908, 0x0f0e0d0c}},
+			{"another key", "decline_tag", &settings.Key{1, 2}},
 			{"no tag", "decline_tag", nil},
 		} {
 			t.Run(good.vip+" "+tt.name, func(t *testing.T) {

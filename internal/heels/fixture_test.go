@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // halfSipHash is HalfSipHash-2-4 with 32 bits of result, over whole words.
-func halfSipHash(k key, words ...uint32) uint32 {
+func halfSipHash(k settings.Key, words ...uint32) uint32 {
 	v := [4]uint32{k[0], k[1], 0x6c796765 ^ k[0], 0x74656462 ^ k[1]}
 	rounds := func(n int) {
 		for range n {
@@ -48,7 +49,7 @@ func halfSipHash(k key, words ...uint32) uint32 {
 
 // The first and fifth vector of the reference: key 00 01 02 ..., no input, and 00 01 02 03.
 func TestHalfSipHashAgreesWithItsReference(t *testing.T) {
-	k := key{0x03020100, 0x07060504}
+	k := settings.Key{0x03020100, 0x07060504}
 	for _, tt := range []struct {
 		words []uint32
 		want  []byte
@@ -69,7 +70,7 @@ type fixture struct {
 	flags                      byte
 	seq                        uint32 // added to the usual one
 	ours                       bool   // adds our option, made of client and vip
-	key                        *key
+	key                        *settings.Key
 	moved                      uint32 // added to the sequence number after the option was signed
 	slot                       uint32 // added to the slot of time that is signed
 	legacy                     bool   // signed without sequence number and time
@@ -183,7 +184,7 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 	within(t, h.ns, func() error { return addAddr("lo", testServer1+"/32") })
 	within(t, h.ns, func() error { return addAddr("lo", lab6Server+"/128") })
 	h.pin = filepath.Join(bpffs(t), "lab")
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [lo]\n"+text))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [lo]\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func TestSynsAreDecided(t *testing.T) {
 		}
 		return l.readyListeners()
 	})
-	other := key{1, 2}
+	other := settings.Key{1, 2}
 	for _, tt := range []struct {
 		name    string
 		f       fixture
@@ -423,11 +424,11 @@ func TestTagsAreHeldAgainstEveryKey(t *testing.T) {
 	within(t, l.host.ns, l.readyListeners)
 	for _, tt := range []struct {
 		name, verdict string
-		key           *key
+		key           *settings.Key
 	}{
-		{"new key", "committed", &key{0x03020100, 0x07060504}},
-		{"old key", "committed", &key{0x0b0a0908, 0x0f0e0d0c}},
-		{"another key", "decline_tag", &key{1, 2}},
+		{"new key", "committed", &settings.Key{0x03020100, 0x07060504}},
+		{"old key", "committed", &settings.Key{0x0b0a0908, 0x0f0e0d0c}},
+		{"another key", "decline_tag", &settings.Key{1, 2}},
 		{"no tag", "decline_tag", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // flood is one kind of SYNs that somebody sends without number, each for another client's port.
@@ -130,7 +131,7 @@ func (r *rig) flood(f *flood) {
 		port := 1024 + i
 		syn := fixture{client: fmt.Sprintf("10.77.3.77:%d", port), from: fmt.Sprintf("%s:%d", testBalancer, port), to: testServer1 + ":80", vip: testVIP + ":80", flags: 2, ours: true}
 		if f.key {
-			syn.key = &key{1, 2}
+			syn.key = &settings.Key{1, 2}
 		}
 		r.lb.post(syn.packet()[14:])
 	}

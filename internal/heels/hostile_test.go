@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // directConfirmed is a connection in confirm mode that goes around the balancer, and what its server knows of its ends.
@@ -150,7 +151,7 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 }
 
 // guessLab is a server with a key, and what signs as its clients do.
-func guessLab(t *testing.T) (*lab, *key) {
+func guessLab(t *testing.T) (*lab, *settings.Key) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("0001020304050607\n"), 0o600); err != nil {
@@ -165,7 +166,7 @@ server:
   - { vip: "[fd77::102]:82", mode: preserved, clients: ["fd77:3::/64"] }
 `, "10.77.2.1:8080", "[fd77:2::1]:82")
 	within(t, l.host.ns, l.readyListeners)
-	return l, &key{0x03020100, 0x07060504}
+	return l, &settings.Key{0x03020100, 0x07060504}
 }
 
 // 32 bits of tag are found by trying: after some wrong ones of a client in a second none of its SYNs is believed for the
@@ -174,7 +175,7 @@ func TestTagsCannotBeTried(t *testing.T) {
 	l, signer := guessLab(t)
 	right := with(rewritten, func(f *fixture) { f.key = signer })
 	right6 := with6(preserved6, func(f *fixture6) { f.key = signer })
-	wrong6 := with6(preserved6, func(f *fixture6) { f.key = &key{1, 2} })
+	wrong6 := with6(preserved6, func(f *fixture6) { f.key = &settings.Key{1, 2} })
 	for _, tt := range []struct {
 		name         string
 		wrong, right []byte
@@ -208,7 +209,7 @@ func TestTagsCannotBeTried(t *testing.T) {
 // keeps one VIP's clients to the balancer's path, and no other VIP's.
 func TestTagsThatAreTriedHurtNobodyElse(t *testing.T) {
 	l, signer := guessLab(t)
-	of := func(vip, client string, k *key) []byte {
+	of := func(vip, client string, k *settings.Key) []byte {
 		f := with(rewritten, func(f *fixture) { f.vip, f.client, f.key = vip, client, k })
 		return f.packet()
 	}
@@ -381,7 +382,7 @@ func TestConfirmTakesACapturedSYNOnce(t *testing.T) {
 	l.reach("10.77.0.0/16")
 	within(t, l.host.ns, l.readyListeners)
 	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
-	signer := &key{0x03020100, 0x07060504}
+	signer := &settings.Key{0x03020100, 0x07060504}
 	for _, tt := range []struct {
 		name, verdict, client, from string
 		seq                         uint32

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/netns"
 )
 
@@ -95,7 +96,7 @@ func onBPF(dir string) bool {
 
 // load takes over the pinned maps, or makes them, and loads the programs, without an option only those that look. Nothing is attached yet. A
 // program that the verifier refuses is reported as *ebpf.VerifierError.
-func load(dir string, o *Option) (*Kernel, error) {
+func load(dir string, o *settings.Option) (*Kernel, error) {
 	if err := checkPin(dir); err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func load(dir string, o *Option) (*Kernel, error) {
 }
 
 // configure sets the constants of the programs.
-func configure(spec *ebpf.CollectionSpec, o *Option) error {
+func configure(spec *ebpf.CollectionSpec, o *settings.Option) error {
 	for name, value := range map[string]any{"heels_kind": o.Kind, "heels_exid": kernel.Order(o.ExID)} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set constant %s: %w", name, err)

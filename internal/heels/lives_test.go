@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 var (
@@ -243,7 +244,7 @@ func (v *village) text(h *villager) string {
 // begin starts an agent, over what the last one has left.
 func (v *village) begin(h *villager) {
 	v.t.Helper()
-	c, err := Parse("heels.yaml", []byte(v.text(h)))
+	c, err := settings.Parse("heels.yaml", []byte(v.text(h)))
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -281,7 +282,7 @@ func (v *village) writeKeys(h *villager, step int) {
 
 func (v *village) reload(h *villager) {
 	v.t.Helper()
-	c, err := Parse("heels.yaml", []byte(v.text(h)))
+	c, err := settings.Parse("heels.yaml", []byte(v.text(h)))
 	if err != nil {
 		v.t.Fatal(err)
 	}

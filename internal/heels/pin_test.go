@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // A start that fails takes away what it has attached and pinned.
 func TestStartThatFailsLeavesNothing(t *testing.T) {
 	h := newRig(t).client
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0, none0]\ncgroup: "+testCgroup+"\n"+clientText))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0, none0]\ncgroup: "+testCgroup+"\n"+clientText))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,7 @@ func TestStartThatFailsLeavesNothing(t *testing.T) {
 		_, err = Start(c, filepath.Join(root, "agent"), testCgroup)
 		return nil
 	})
-	var field *FieldError
+	var field *settings.FieldError
 	if !errors.As(err, &field) || !strings.Contains(err.Error(), "none0") {
 		t.Errorf("start with an interface that is not there: %v", err)
 	}

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 	tests "github.com/xlb-project/xlb/test/await"
 )
 
@@ -464,14 +465,14 @@ func gue(port uint16, header ...byte) func([]byte, netip.Addr) []byte {
 // agent starts an agent on the host.
 func (h *host) agent(text string) *Agent {
 	h.t.Helper()
-	c, err := Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
+	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return h.start(c)
 }
 
-func (h *host) start(c *Config) *Agent {
+func (h *host) start(c *settings.Config) *Agent {
 	h.t.Helper()
 	if h.pin == "" {
 		h.pin = filepath.Join(bpffs(h.t), h.name)

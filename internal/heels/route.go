@@ -8,11 +8,13 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // checkRoutes refuses servers that are reached through another interface than their VIP: the kernel has chosen that for the VIP before the
 // programs see a packet. Where there is no route yet nothing can be said.
-func checkRoutes(c *Client) error {
+func checkRoutes(c *settings.Client) error {
 	for i, vip := range c.VIPs {
 		towards, ok := deviceTo(vip.VIP.Addr())
 		if !ok {
@@ -22,7 +24,7 @@ func checkRoutes(c *Client) error {
 			// The prefix's own address is nobody's in most networks; the one behind it is routed alike.
 			device, ok := deviceTo(p.Addr().Next())
 			if ok && device != towards {
-				return &FieldError{
+				return &settings.FieldError{
 					Path:   fmt.Sprintf("client.vips[%d].backends[%d]", i, j),
 					Reason: fmt.Sprintf("%s is reached through %s, the VIP %s through %s: not supported; route them alike", p, device, vip.VIP.Addr(), towards),
 				}

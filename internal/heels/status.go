@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // Status is what programs and maps show.
@@ -31,7 +32,7 @@ type VIP struct {
 	VIP  netip.AddrPort `json:"vip"`
 	// Local and Mode are the server's.
 	Local netip.AddrPort `json:"local,omitzero"`
-	Mode  Mode           `json:"mode,omitempty"`
+	Mode  settings.Mode  `json:"mode,omitempty"`
 	// Confirm: the server's VIP is in confirm mode.
 	Confirm bool `json:"confirm,omitempty"`
 	// BackOff is how long the client sends no option.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package settings
 
 import (
 	"fmt"
@@ -199,7 +199,7 @@ func (f fields) prefixes(name string, like netip.Addr) (found []netip.Prefix) {
 		case p.Addr().Is4In6():
 			f.r.add(path, "%s %s", p, notPlain(p.Addr()))
 		case like.IsValid() && p.Addr().Is4() != like.Is4():
-			f.r.add(path, "%s is %s and the VIP %s: name prefixes of the VIP's family", p, family(p.Addr()), family(like))
+			f.r.add(path, "%s is %s and the VIP %s: name prefixes of the VIP's family", p, Family(p.Addr()), Family(like))
 		case p != p.Masked():
 			f.r.add(path, "%s has bits behind its length: did you mean %s?", p, p.Masked())
 		default:

@@ -6,40 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/heels/settings"
 )
-
-// family is IPv4 or IPv6.
-func family(a netip.Addr) string {
-	if a.Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
-// refuseIPv6 reports what an IPv6 VIP of a server cannot have: the option has room for one address, and no port.
-func (r *reader) refuseIPv6(path string, vip *ServerVIP, tagged bool) {
-	if vip.Port != vip.VIP.Port() {
-		r.add(path+".port", "over IPv6 the option has no room for a port: VIP and server must have the same")
-	}
-	if vip.Mode == Rewritten && tagged {
-		r.add(path+".mode", "over IPv6 the option has no room for client and tag: remove option.key, or use another mode")
-	}
-}
-
-// refuseAmbiguous reports IPv6 VIPs that the server could not tell apart: no outer header and no option says which of them a SYN is for.
-func (r *reader) refuseAmbiguous(path string, vips []ServerVIP) {
-	first := map[uint16]netip.AddrPort{}
-	for i, vip := range vips {
-		if !vip.VIP.Addr().Is6() || vip.Mode == Encapsulated {
-			continue
-		}
-		if other, taken := first[vip.Port]; taken {
-			r.add(fmt.Sprintf("%s[%d].vip", path, i), "over IPv6 a SYN does not say whether it is for this VIP or %s: one of them at a port, unless the balancer encapsulates", other)
-			continue
-		}
-		first[vip.Port] = vip.VIP
-	}
-}
 
 // own are the addresses that a server has, at most one of each family.
 type own struct{ v4, v6 netip.Addr }
@@ -54,7 +23,7 @@ func (o own) of(vip netip.Addr) (same, other netip.Addr) {
 
 // ownAddresses are those that the configuration names, and for the families that it does not name the first of its interfaces. A family that a VIP needs and
 // that there is none of is refused.
-func ownAddresses(c *Config) (own, error) {
+func ownAddresses(c *settings.Config) (own, error) {
 	o := own{c.Server.Address, c.Server.Address6}
 	for _, name := range c.Interfaces {
 		if o.v4.IsValid() && o.v6.IsValid() {
@@ -85,7 +54,7 @@ func ownAddresses(c *Config) (own, error) {
 }
 
 func noAddress(like netip.Addr, whose string) error {
-	return &FieldError{Path: "server.address", Reason: fmt.Sprintf("required: no interface has an %s address, which %s need", family(like), whose)}
+	return &settings.FieldError{Path: "server.address", Reason: fmt.Sprintf("required: no interface has an %s address, which %s need", settings.Family(like), whose)}
 }
 
 // addressesOf are the first addresses of an interface that others can reach.
@@ -112,5 +81,5 @@ func addressesOf(name string) (o own, err error) {
 }
 
 func interfaceError(name string, err error) error {
-	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v; name one of this network namespace (ip link)", name, err)}
+	return &settings.FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v; name one of this network namespace (ip link)", name, err)}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package settings
 
 import (
 	"encoding/json"
@@ -65,8 +65,8 @@ type Server struct {
 	VIPs     []ServerVIP
 }
 
-// confirms reports whether a VIP is in confirm mode.
-func (c *Config) confirms() bool {
+// Confirms reports whether a VIP is in confirm mode.
+func (c *Config) Confirms() bool {
 	return c.Server != nil && slices.ContainsFunc(c.Server.VIPs, func(v ServerVIP) bool { return v.Confirm })
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package settings
 
 import (
 	"errors"
@@ -187,7 +187,7 @@ func TestKeyFiles(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := readKeys(file)
+			_, err := ReadKeys(file)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
