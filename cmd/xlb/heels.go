@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/node"
 )
@@ -150,7 +151,7 @@ func (f *heelsRunFlags) reload(agent *heels.Agent, log *slog.Logger) {
 func heelsRefused(err error) error {
 	var (
 		field *settings.FieldError
-		pin   *heels.PinError
+		pin   *pins.Error
 		flows *heels.FlowsError
 	)
 	if errors.As(err, &field) || errors.As(err, &pin) || errors.As(err, &flows) {

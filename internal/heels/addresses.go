@@ -61,11 +61,11 @@ func noAddress(like netip.Addr, whose string) error {
 func addressesOf(name string) (o own, err error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
-		return own{}, interfaceError(name, err)
+		return own{}, settings.InterfaceError(name, err)
 	}
 	addrs, err := link.Addrs()
 	if err != nil {
-		return own{}, interfaceError(name, err)
+		return own{}, settings.InterfaceError(name, err)
 	}
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())
@@ -78,8 +78,4 @@ func addressesOf(name string) (o own, err error) {
 		}
 	}
 	return o, nil
-}
-
-func interfaceError(name string, err error) error {
-	return &settings.FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v; name one of this network namespace (ip link)", name, err)}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -30,18 +31,18 @@ type Agent struct {
 // connections go on, and none is lost in between. Those of another network namespace are refused. Cgroup is what to attach to when the configuration does not say. After an error nothing is left, unless an
 // agent before it has left something.
 func Start(c *settings.Config, pin, cgroup string) (*Agent, error) {
-	lock, err := lockPins(pin)
+	lock, err := pins.LockDir(pin)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.close()
-	before, err := pinned(pin)
+	defer lock.Close()
+	before, err := pins.Names(pin)
 	if err != nil {
 		return nil, err
 	}
 	a, err := start(c, pin, cgroup)
 	if err != nil && len(before) == 0 {
-		err = errors.Join(err, takeAway(pin))
+		err = errors.Join(err, pins.RemoveAll(pin))
 	}
 	return a, err
 }
@@ -68,7 +69,7 @@ func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 		err = k.apply(c)
 	}
 	if err == nil {
-		err = k.attach(c, cgroup)
+		err = k.attacher().Attach(c, cgroup)
 	}
 	if err == nil {
 		err = k.nameCgroup(cgroup)
@@ -121,18 +122,18 @@ func (a *Agent) Close() {
 func (a *Agent) Reload(c *settings.Config) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	lock, err := openLock(a.pin)
+	lock, err := pins.OpenLock(a.pin)
 	if err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
-	defer lock.close()
-	return lock.hold(func() error {
+	defer lock.Close()
+	return lock.Hold(func() error {
 		is, err := a.kept.isLatest()
 		if err != nil {
-			return fmt.Errorf("reload: %w", &PinError{a.pin, err})
+			return fmt.Errorf("reload: %w", &pins.Error{Path: a.pin, Err: err})
 		}
 		if !is {
-			return &PinError{a.pin, errors.New("another agent was started over it, and has what is in force; reload that one, and end this one")}
+			return &pins.Error{Path: a.pin, Err: errors.New("another agent was started over it, and has what is in force; reload that one, and end this one")}
 		}
 		return a.reload(c)
 	})
@@ -167,7 +168,7 @@ func (a *Agent) reload(c *settings.Config) error {
 		if err := a.beginTelling(c); err != nil {
 			return fmt.Errorf("reload: %w", err)
 		}
-		if err := a.attach(c, a.cgroup); err != nil {
+		if err := a.attacher().Attach(c, a.cgroup); err != nil {
 			return fmt.Errorf("reload: %w", err)
 		}
 	}

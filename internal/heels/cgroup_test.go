@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/test/violation"
 )
@@ -149,8 +150,8 @@ func TestConnectionsOfTheLastCgroupAreFinished(t *testing.T) {
 				a.kept.begun = a.kept.begun.Add(-handshakesEnd)
 				a.mu.Unlock()
 				eventually(t, "no link to the last cgroup", func() bool {
-					names, err := a.linkNames()
-					return err == nil && !slices.ContainsFunc(names, isFinisher)
+					names, err := pins.LinkNames(a.pin)
+					return err == nil && !slices.ContainsFunc(names, pins.IsFinisher)
 				})
 			}
 		})
@@ -235,14 +236,14 @@ func TestACgroupThatIsMadeAgain(t *testing.T) {
 			if err := os.Mkdir(service, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			number, err := cgroupNumber(service)
+			number, err := pins.CgroupNumber(service)
 			if err != nil {
 				t.Fatal(err)
 			}
 			inside(t, service, func() {
 				r.servers[0].listen(":80", tell)
 				eventually(t, "the listener is prepared", func() bool { return server.count(t, "listener_ready") == 1 })
-				eventually(t, "the client's program is there", func() bool { return client.placeOfPin("link_client_sockops") == number })
+				eventually(t, "the client's program is there", func() bool { return pins.AttachedTo(client.pin, "link_client_sockops") == number })
 				vip := netip.AddrPortFrom(netip.MustParseAddr(tt.vip), 80)
 				c := r.client.socket(t, vip)
 				c.connect(vip)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -117,7 +118,7 @@ func checkPrograms() Finding {
 func checkPinDirectory(pin string) Finding {
 	const name = "pin directory"
 	parent := filepath.Dir(pin)
-	if onBPF(pin) || onBPF(parent) {
+	if pins.OnBPF(pin) || pins.OnBPF(parent) {
 		return fine(name, "%s", pin)
 	}
 	return Finding{name, Missing, pin + " is not on a BPF file system", "mount -t bpf bpf " + parent}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/netns"
 )
@@ -125,7 +126,7 @@ func openControl(pin string) (*ebpf.Map, *kernel.Control, error) {
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, errnoOf(err)
+		return nil, nil, pins.WithoutPath(err)
 	}
 	var c kernel.Control
 	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != kernel.ABI {
@@ -172,14 +173,13 @@ func checkForeign(pin string, c *kernel.Control, holders []process) *Finding {
 	if err != nil || c.Abi == 0 || c.Netns == own {
 		return nil
 	}
-	k := &Kernel{pin: pin}
-	names, err := k.linkNames()
+	names, err := pins.LinkNames(pin)
 	if err != nil {
 		return nil
 	}
 	for _, link := range names {
 		_, device, _ := strings.Cut(link, "-")
-		if device == "" || !k.isAttached(link) {
+		if device == "" || !pins.IsAttached(pin, link) {
 			continue
 		}
 		who := "an agent"
@@ -197,16 +197,16 @@ func checkForeign(pin string, c *kernel.Control, holders []process) *Finding {
 // checkLock tries the lock that agents take for moments.
 func checkLock(pin string) Finding {
 	const name = "lock"
-	l, err := openLock(pin)
+	l, err := pins.OpenLock(pin)
 	if errors.Is(err, unix.ENOENT) {
 		return fine(name, "%s is not there yet", pin)
 	}
 	if err != nil {
 		return Finding{name, Missing, err.Error(), "run as root, or name another directory with --pin"}
 	}
-	defer l.close()
+	defer l.Close()
 	for end := time.Now().Add(lockPatience); ; time.Sleep(checkPoll) {
-		err := l.take(unix.LOCK_NB)
+		err := l.TryTake()
 		if err == nil {
 			return fine(name, "free")
 		}
@@ -218,20 +218,22 @@ func checkLock(pin string) Finding {
 		}
 	}
 	who, remedy := "a process that cannot be seen from here", "look for it in other PID namespaces: lslocks"
-	if p, ok := l.holder(); ok {
+	if p, ok := holderOf(l); ok {
 		who, remedy = p.String(), fmt.Sprintf("wait until it is done; if it hangs, end process %d", p.pid)
 	}
 	return Finding{name, Missing, fmt.Sprintf("%s is locked by %s for more than %v: an agent that starts waits for that", pin, who, lockPatience), remedy}
 }
 
-// holder is who has the lock, by proc_locks(5): "1: FLOCK ADVISORY WRITE 708 08:01:131 0 EOF", with the device in hexadecimal.
-func (l *pinLock) holder() (process, bool) {
-	var st unix.Stat_t
+// holderOf is who has the lock, by proc_locks(5): "1: FLOCK ADVISORY WRITE 708 08:01:131 0 EOF".
+func holderOf(l *pins.Lock) (process, bool) {
 	text, err := os.ReadFile("/proc/locks")
-	if err != nil || unix.Fstat(l.fd, &st) != nil {
+	if err != nil {
 		return process{}, false
 	}
-	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	file, err := l.File()
+	if err != nil {
+		return process{}, false
+	}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) < 6 || f[1] != "FLOCK" || f[5] != file {
@@ -256,10 +258,9 @@ func checkInForce(c *settings.Config, pin, device string) Finding {
 	if own, err := netns.Cookie(); err != nil || in.Netns != own {
 		return fine(name, "none is in force yet in this network namespace")
 	}
-	k := &Kernel{pin: pin, hooks: &kernel.Hooks{}}
 	var gone, never []string
 	for end := time.Now().Add(attachPatience); ; time.Sleep(checkPoll) {
-		if gone, never = k.notInForce(c, device); len(gone) == 0 || time.Now().After(end) {
+		if gone, never = notInForce(c, pin, device); len(gone) == 0 || time.Now().After(end) {
 			break
 		}
 	}
@@ -279,21 +280,21 @@ func checkInForce(c *settings.Config, pin, device string) Finding {
 }
 
 // notInForce are the programs that were attached to an interface that is gone, and those that have never been.
-func (k *Kernel) notInForce(c *settings.Config, device string) (gone, never []string) {
+func notInForce(c *settings.Config, pin, device string) (gone, never []string) {
 	index := uint64(0)
 	if d, err := net.InterfaceByName(device); err == nil {
 		index = uint64(d.Index)
 	}
-	for _, at := range k.attachments(c) {
-		if at.device != device {
+	for _, at := range pins.Attachments(c) {
+		if at.Device != device {
 			continue
 		}
-		_, err := os.Stat(filepath.Join(k.pin, at.pinName()))
+		_, err := os.Stat(filepath.Join(pin, at.PinName()))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			never = append(never, at.name)
-		case index == 0 || k.placeOfPin(at.pinName()) != index:
-			gone = append(gone, at.name)
+			never = append(never, at.Name)
+		case index == 0 || pins.AttachedTo(pin, at.PinName()) != index:
+			gone = append(gone, at.Name)
 		}
 	}
 	return gone, never

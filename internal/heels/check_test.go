@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -114,12 +115,12 @@ func TestCheckNamesWhoHasTheLock(t *testing.T) {
 	c := parse(t, "eth0", clientText)
 	pin := filepath.Join(bpffs(t), "pins")
 	h.findings(c, pin)["lock"].wants(t, Fine)
-	lock, err := lockPins(pin)
+	lock, err := pins.LockDir(pin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.findings(c, pin)["lock"].wants(t, Missing, pin, fmt.Sprintf("process %d (heels.test)", os.Getpid()), "locked", "wait")
-	lock.close()
+	lock.Close()
 	h.findings(c, pin)["lock"].wants(t, Fine, "free")
 }
 

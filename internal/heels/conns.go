@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 )
 
 // Role is a side of a connection.
@@ -121,7 +122,7 @@ func (k *Kernel) listOf(flows *ebpf.Map, sockets *ebpf.Program) (data []byte, er
 		return nil, err
 	}
 	if device != "" {
-		return nil, &PinError{k.pin, fmt.Errorf("programs are in force at %s of another network namespace, and this kernel shows connections of one's own alone; run this in that namespace: nsenter --net", device)}
+		return nil, &pins.Error{Path: k.pin, Err: fmt.Errorf("programs are in force at %s of another network namespace, and this kernel shows connections of one's own alone; run this in that namespace: nsenter --net", device)}
 	}
 	err = k.home.Within(func() error {
 		data, err = iterate(sockets, nil)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 )
 
 // Some kernels let no iterator run over a map. Connections are listed there all the same, from any thread of the agent.
@@ -47,7 +48,7 @@ func TestConnectionsOfAnotherNamespaceAreAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	var pin *PinError
+	var pin *pins.Error
 	if conns, err := k.Connections(); !errors.As(err, &pin) || !strings.Contains(err.Error(), "nsenter") {
 		t.Errorf("%d connections, error %v; want one that says where to ask", len(conns), err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 )
 
 const (
@@ -99,12 +100,12 @@ func (k *keeper) run(ready chan<- error) {
 func (k *keeper) look() error {
 	k.a.mu.Lock()
 	defer k.a.mu.Unlock()
-	lock, err := openLock(k.a.pin)
+	lock, err := pins.OpenLock(k.a.pin)
 	if err != nil {
 		return err
 	}
-	defer lock.close()
-	return lock.try(func() error {
+	defer lock.Close()
+	return lock.Try(func() error {
 		if is, err := k.isLatest(); err != nil || !is {
 			return err
 		}
@@ -126,8 +127,8 @@ func (k *keeper) isLatest() (bool, error) {
 
 // lookAtInterfaces attaches to interfaces that were made again. Meanwhile nothing begins: what is sent by one without programs could not be finished.
 func (k *keeper) lookAtInterfaces() error {
-	missing := slices.DeleteFunc(k.a.attachments(k.a.config), func(at attachment) bool {
-		return at.device == "" || k.isInPlace(&at)
+	missing := slices.DeleteFunc(pins.Attachments(k.a.config), func(at pins.Attachment) bool {
+		return at.Device == "" || k.isInPlace(&at)
 	})
 	if len(missing) == 0 {
 		return k.a.setIncomplete(false)
@@ -136,7 +137,7 @@ func (k *keeper) lookAtInterfaces() error {
 		return err
 	}
 	for _, at := range missing {
-		if err := k.a.attachOne(&at, k.a.cgroup); err != nil {
+		if err := k.a.attacher().AttachOne(&at, k.a.cgroup); err != nil {
 			return err
 		}
 	}
@@ -144,9 +145,9 @@ func (k *keeper) lookAtInterfaces() error {
 }
 
 // isInPlace says whether a program is attached to the interface that has its name now.
-func (k *keeper) isInPlace(at *attachment) bool {
-	device, err := net.InterfaceByName(at.device)
-	return err == nil && k.a.placeOfPin(at.pinName()) == uint64(device.Index)
+func (k *keeper) isInPlace(at *pins.Attachment) bool {
+	device, err := net.InterfaceByName(at.Device)
+	return err == nil && pins.AttachedTo(k.a.pin, at.PinName()) == uint64(device.Index)
 }
 
 // setIncomplete says whether an interface has no programs.
@@ -166,15 +167,15 @@ func (k *keeper) lookAtOwnCgroup() error {
 		return err
 	}
 	// While there is none nothing can begin.
-	number, err := cgroupNumber(k.a.cgroup)
+	number, err := pins.CgroupNumber(k.a.cgroup)
 	if err != nil || number == c.Cgroup {
 		return nil //nolint:nilerr // A cgroup that is not there is awaited.
 	}
-	for _, at := range k.a.attachments(k.a.config) {
-		if at.device != "" {
+	for _, at := range pins.Attachments(k.a.config) {
+		if at.Device != "" {
 			continue
 		}
-		if err := k.a.attachOne(&at, k.a.cgroup); err != nil {
+		if err := k.a.attacher().AttachOne(&at, k.a.cgroup); err != nil {
 			return err
 		}
 	}

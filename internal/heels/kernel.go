@@ -12,9 +12,9 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/netns"
 )
@@ -44,64 +44,14 @@ var mapSizes map[string]uint32
 // sparesMaps has connections listed as where the kernel lets no iterator run over a map: tests see both ways on one kernel.
 var sparesMaps bool
 
-// PinError says that a directory cannot hold pins.
-type PinError struct {
-	Path string
-	Err  error
-}
-
-func (e *PinError) Error() string { return fmt.Sprintf("pin directory %s: %v", e.Path, e.Err) }
-func (e *PinError) Unwrap() error { return e.Err }
-
-// checkPin makes the directory if it can, and says whether it can hold pins.
-func checkPin(dir string) error {
-	parent := filepath.Dir(dir)
-	if _, err := os.Stat(parent); err != nil {
-		return &PinError{dir, fmt.Errorf("cannot be made in %s: %w; make that first, on a BPF file system, or name another with --pin", parent, errnoOf(err))}
-	}
-	if !onBPF(dir) && !onBPF(parent) {
-		return &PinError{dir, fmt.Errorf("not on a BPF file system; mount one: mount -t bpf bpf %s", parent)}
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &PinError{dir, fmt.Errorf("cannot be made: %w; run as root on a BPF file system that is mounted read-write, or name another directory with --pin", errnoOf(err))}
-	}
-	return nil
-}
-
-// checkOwner refuses a directory in which others could exchange what is pinned.
-func checkOwner(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return &PinError{dir, err}
-	}
-	if others := st.Mode & 0o022; others != 0 || int(st.Uid) != os.Geteuid() {
-		return &PinError{dir, fmt.Errorf("other users may change it (mode %#o of user %d): what is pinned there decides where connections go; chown and chmod 0700 it, or name another with --pin", st.Mode&0o7777, st.Uid)}
-	}
-	return nil
-}
-
-// errnoOf drops the path, which is said already.
-func errnoOf(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
-func onBPF(dir string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
-}
-
 // load takes over the pinned maps, or makes them, and loads the programs, without an option only those that look. Nothing is attached yet. A
 // program that the verifier refuses is reported as *ebpf.VerifierError.
 func load(dir string, o *settings.Option) (*Kernel, error) {
-	if err := checkPin(dir); err != nil {
+	if err := pins.Prepare(dir); err != nil {
 		return nil, err
 	}
 	if o != nil {
-		if err := checkOwner(dir); err != nil {
+		if err := pins.CheckOwner(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +110,7 @@ func configure(spec *ebpf.CollectionSpec, o *settings.Option) error {
 func (k *Kernel) fill(spec *ebpf.CollectionSpec) error {
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: k.pin}})
 	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		return &PinError{k.pin, fmt.Errorf("%w; detach with the version that made the pins", err)}
+		return &pins.Error{Path: k.pin, Err: fmt.Errorf("%w; detach with the version that made the pins", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("load kernel programs: %w", err)
@@ -188,12 +138,12 @@ func checkABI(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return &PinError{dir, err}
+		return &pins.Error{Path: dir, Err: err}
 	}
 	defer m.Close()
 	var c kernel.Control
 	if err := m.Lookup(uint32(0), &c); err != nil || c.Abi != 0 && c.Abi != kernel.ABI {
-		return &PinError{dir, errors.New("made by another version of XLB; detach with that one first")}
+		return &pins.Error{Path: dir, Err: errors.New("made by another version of XLB; detach with that one first")}
 	}
 	return nil
 }
@@ -204,9 +154,9 @@ func Open(dir string) (*Kernel, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = ErrNotRunning
 		} else {
-			err = fmt.Errorf("%w; run as root, or as the user of the agent", errnoOf(err))
+			err = fmt.Errorf("%w; run as root, or as the user of the agent", pins.WithoutPath(err))
 		}
-		return nil, &PinError{dir, err}
+		return nil, &pins.Error{Path: dir, Err: err}
 	}
 	return load(dir, nil)
 }
@@ -249,6 +199,20 @@ func (k *Kernel) change(do func(*kernel.Control)) error {
 		return fmt.Errorf("write control entry: %w", err)
 	}
 	return nil
+}
+
+// nameCgroup tells the iterators whose sockets sock_ops has a say in.
+func (k *Kernel) nameCgroup(path string) error {
+	number, err := pins.CgroupNumber(path)
+	if err != nil {
+		return err
+	}
+	return k.change(func(c *kernel.Control) { c.Cgroup = number })
+}
+
+// attacher attaches the programs, whose names those of hooks are.
+func (k *Kernel) attacher() *pins.Attacher {
+	return &pins.Attacher{Dir: k.pin, Programs: k.hooks.ByName()}
 }
 
 // flagOf is what stops a role from taking new connections.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 )
 
 // Two agents have the same ends to tell, for a moment when one succeeds the other, or when an agent is detached by somebody else. Each end is told once.
@@ -76,7 +77,7 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 		}
 		a.Close()
 	}()
-	lock, err := lockPins(h.pin)
+	lock, err := pins.LockDir(h.pin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 	a.told = nil
 	a.kept.close()
 	a.kept = nil
-	lock.close()
+	lock.Close()
 }
 
 // Pins of a namespace where programs are in force are not another's to take: interfaces have the same numbers there. When they are gone they may be.
@@ -125,7 +126,7 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 		})
 		return a, err
 	}
-	var pin *PinError
+	var pin *pins.Error
 	if a, err := begin(); !errors.As(err, &pin) || !strings.Contains(err.Error(), "another network namespace") || !strings.Contains(err.Error(), "--pin") {
 		t.Errorf("error %v, want one about the other network namespace", err)
 		if err == nil {
@@ -190,7 +191,7 @@ func TestAReloadTakesTheLock(t *testing.T) {
 	a := r.client.agent(clientText)
 	other := parse(t, "eth0", strings.ReplaceAll(clientText, testVIP, "10.77.0.200"))
 	other.Cgroup = testCgroup
-	lock, err := lockPins(r.client.pin)
+	lock, err := pins.LockDir(r.client.pin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,12 +205,12 @@ func TestAReloadTakesTheLock(t *testing.T) {
 		done <- err
 	case <-time.After(300 * time.Millisecond):
 	}
-	lock.close()
+	lock.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	next := r.client.agent(clientText)
-	var pin *PinError
+	var pin *pins.Error
 	err = enter(r.client.ns, func() error { return a.Reload(other) })
 	if !errors.As(err, &pin) || !strings.Contains(err.Error(), "another agent was started") {
 		t.Errorf("error %v, want one about the other agent", err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -31,7 +32,7 @@ func TestStartThatFailsLeavesNothing(t *testing.T) {
 	if !errors.As(err, &field) || !strings.Contains(err.Error(), "none0") {
 		t.Errorf("start with an interface that is not there: %v", err)
 	}
-	if left, err := pinned(root); err != nil || len(left) > 0 {
+	if left, err := pins.Names(root); err != nil || len(left) > 0 {
 		t.Errorf("it has left %v, %v", left, err)
 	}
 	if n := h.attached(); n > 0 {
@@ -77,11 +78,11 @@ func TestPinDirectoriesThatAreRefused(t *testing.T) {
 		{"it is another's", foreign, "other users may change it (mode 0700 of user 65534)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := checkPin(tt.dir)
+			err := pins.Prepare(tt.dir)
 			if err == nil {
-				err = checkOwner(tt.dir)
+				err = pins.CheckOwner(tt.dir)
 			}
-			var pin *PinError
+			var pin *pins.Error
 			if !errors.As(err, &pin) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -93,7 +94,7 @@ func TestPinDirectoriesThatAreRefused(t *testing.T) {
 	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := checkPin(filepath.Join(root, "late")); err == nil || !strings.Contains(err.Error(), "cannot be made: read-only file system; run as root on a BPF file system that is mounted read-write") {
+	if err := pins.Prepare(filepath.Join(root, "late")); err == nil || !strings.Contains(err.Error(), "cannot be made: read-only file system; run as root on a BPF file system that is mounted read-write") {
 		t.Errorf("on a file system that is read-only: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -69,12 +70,12 @@ func (k *Kernel) Status() (*Status, error) {
 		}
 	}
 	s.Tagged = c.KeyCount > 0
-	names, err := k.linkNames()
+	names, err := pins.LinkNames(k.pin)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range names {
-		s.Attached = append(s.Attached, n[len(linkPrefix):])
+		s.Attached = append(s.Attached, n[len(pins.LinkPrefix):])
 	}
 	if s.VIPs, err = k.vips(); err != nil {
 		return nil, err

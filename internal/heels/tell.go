@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
+	"github.com/xlb-project/xlb/internal/heels/pins"
 )
 
 const (
@@ -35,7 +36,7 @@ type teller struct {
 	// fd is a raw socket of the network namespace that the programs are in.
 	fd int
 	// lock is held while ends are told: others may have the same to tell.
-	lock *pinLock
+	lock *pins.Lock
 	// deliver tells of one end.
 	deliver    func(*kernel.Ended) error
 	stop, done chan struct{}
@@ -65,7 +66,7 @@ func newTeller(k *Kernel) (*teller, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := openLock(k.pin)
+	lock, err := pins.OpenLock(k.pin)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -77,7 +78,7 @@ func newTeller(k *Kernel) (*teller, error) {
 
 func (t *teller) release() {
 	unix.Close(t.fd)
-	t.lock.close()
+	t.lock.Close()
 }
 
 // promise says that ends will be told for a while. Not while some could not be kept: there are more than can be told, and each would be the balancer's for days.
@@ -129,7 +130,7 @@ func (k *Kernel) tellRest() error {
 		return err
 	}
 	defer t.release()
-	return t.lock.hold(func() error {
+	return t.lock.Hold(func() error {
 		for _, queue := range queues {
 			t.drainHeld(queue, 0)
 			if isWaiting(queue) {
@@ -165,7 +166,7 @@ func (t *teller) drain(queue *ebpf.Map, age time.Duration) error {
 	if !isWaiting(queue) {
 		return nil
 	}
-	return t.lock.try(func() error {
+	return t.lock.Try(func() error {
 		t.drainHeld(queue, age)
 		return nil
 	})

@@ -155,6 +155,7 @@ var mapsLayers = map[string][]string{
 // heelsLayers is the same for the folders of internal/heels/. The package above them, the agent, puts them together.
 var heelsLayers = map[string][]string{
 	"kernel":   nil,
+	"pins":     {"settings"},
 	"settings": {"kernel"},
 }
 

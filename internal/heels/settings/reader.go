@@ -15,6 +15,11 @@ import (
 // FieldError is one problem of a configuration. Its path is as client.vips[0].vip.
 type FieldError = problem.FieldError
 
+// InterfaceError says that one of the interfaces cannot be used.
+func InterfaceError(name string, err error) error {
+	return &FieldError{Path: "interfaces", Reason: fmt.Sprintf("%s: %v; name one of this network namespace (ip link)", name, err)}
+}
+
 // reader takes a decoded file apart and collects what is wrong with it.
 type reader struct {
 	problems []*FieldError
