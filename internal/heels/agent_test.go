@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -127,7 +128,7 @@ func TestDetachWaitsForConnections(t *testing.T) {
 // What is in its handshake cannot be seen as a connection, and depends on the programs no less.
 func TestDetachWaitsForHandshakes(t *testing.T) {
 	r, _, server := pair(t)
-	r.client.run("table ip d {\n chain o { type filter hook output priority 0; ip daddr "+testVIP+" tcp flags & (syn | ack) == ack drop; }\n}\n", "nft", "-f", "-")
+	r.client.Run("table ip d {\n chain o { type filter hook output priority 0; ip daddr "+testVIP+" tcp flags & (syn | ack) == ack drop; }\n}\n", "nft", "-f", "-")
 	c, err := r.client.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err)
@@ -138,13 +139,13 @@ func TestDetachWaitsForHandshakes(t *testing.T) {
 	}
 	detached := make(chan error, 1)
 	go func() {
-		detached <- enter(r.servers[0].ns, func() error { return server.Detach(false) })
+		detached <- heelstest.Enter(r.servers[0].NS, func() error { return server.Detach(false) })
 	}()
 	eventually(t, "the server begins to detach", func() bool {
 		s, err := server.control()
 		return err == nil && s.Flags != 0
 	})
-	r.client.run("", "nft", "delete", "table", "ip", "d")
+	r.client.Run("", "nft", "delete", "table", "ip", "d")
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestDetachWaitsForHandshakes(t *testing.T) {
 // An interface that is gone has taken its programs with it: nothing is wrong.
 func TestDetachAfterTheInterface(t *testing.T) {
 	r, client, _ := pair(t)
-	within(t, r.client.ns, func() error {
+	heelstest.Within(t, r.client.NS, func() error {
 		device, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -177,7 +178,7 @@ func TestProbeTellsTheWay(t *testing.T) {
 	probe := func() *ProbeResult {
 		t.Helper()
 		var p *ProbeResult
-		within(t, r.client.ns, func() (err error) {
+		heelstest.Within(t, r.client.NS, func() (err error) {
 			p, err = client.Probe(context.Background(), netip.MustParseAddrPort(testVIP+":80"), "")
 			return err
 		})
@@ -265,7 +266,7 @@ func TestTheNextConnectionOfTheSameEndsGoesItsOwnWay(t *testing.T) {
 			r := newRig(t, testServer1)
 			r.nat("80", testServer1+":80", true)
 			// Ends in TIME_WAIT may be taken after a second.
-			r.client.sysctl("ipv4/tcp_tw_reuse", "1")
+			r.client.Sysctl("ipv4/tcp_tw_reuse", "1")
 			server := r.servers[0].agent(serverText("rewritten", "80"))
 			client := r.client.agent(clientText)
 			late := make(chan struct{})
@@ -368,7 +369,7 @@ func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, testServer1)
-			r.servers[0].sysctl("ipv4/tcp_syncookies", tt.cookies)
+			r.servers[0].Sysctl("ipv4/tcp_syncookies", tt.cookies)
 			server, client := r.plainPair("preserved", tt.vip)
 			r.servers[0].listen(":80", tell)
 			at := func(address string, port uint16) kernel.End {
@@ -407,7 +408,7 @@ func reload(t *testing.T, h *host, a *Agent, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, h.ns, func() error { return a.Reload(c) })
+	heelstest.Within(t, h.NS, func() error { return a.Reload(c) })
 }
 
 // plainPair is a client and a server with agents, behind a balancer for the VIP.
@@ -460,7 +461,7 @@ func TestAConnectionOfSomebodyElseIsLeftAlone(t *testing.T) {
 			r.nat("80", testServer1+":80", true)
 			// The balancer has seen nothing of the first connection but its SYN. It would find numbers of the next one out of the window, and drop the
 			// address translation, where they are smaller: so it is for two hosts in half of all boots.
-			r.lb.sysctl("netfilter/nf_conntrack_tcp_be_liberal", "1")
+			r.lb.Sysctl("netfilter/nf_conntrack_tcp_be_liberal", "1")
 			server := r.servers[0].agent(serverText("rewritten", "80"))
 			client := r.client.agent(clientText)
 			r.servers[0].listen(":80", func(c net.Conn) {
@@ -512,12 +513,12 @@ func TestAResetComesBackFromTheVIP(t *testing.T) {
 			r, client, server := pair(t)
 			c := r.connect()
 			again := parse(t, "eth0", strings.ReplaceAll(clientText, testVIP, tt.vip))
-			within(t, r.client.ns, func() error { return client.Reload(again) })
+			heelstest.Within(t, r.client.NS, func() error { return client.Reload(again) })
 			// The server loses connection and agent without a word.
 			if err := server.Detach(true); err != nil {
 				t.Fatal(err)
 			}
-			within(t, r.servers[0].ns, func() error { return destroy(c.LocalAddr().(*net.TCPAddr).AddrPort()) })
+			heelstest.Within(t, r.servers[0].NS, func() error { return destroy(c.LocalAddr().(*net.TCPAddr).AddrPort()) })
 			eventually(t, "an error", func() bool {
 				_, err := c.Write([]byte("x"))
 				return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
@@ -538,7 +539,7 @@ func TestReloadChangesVIPsAndRefusesTheRest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return enter(r.client.ns, func() error { return client.Reload(cfg) })
+		return heelstest.Enter(r.client.NS, func() error { return client.Reload(cfg) })
 	}
 	var field *settings.FieldError
 	if err := load(clientText + "option: { exid: 7 }\n"); !errors.As(err, &field) || field.Path != "option.exid" {
@@ -582,7 +583,7 @@ func TestMetrics(t *testing.T) {
 func TestASocketMayConnectAgain(t *testing.T) {
 	r, client, _ := pair(t)
 	var fd int
-	within(t, r.client.ns, func() (err error) {
+	heelstest.Within(t, r.client.NS, func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	})

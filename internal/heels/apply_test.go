@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -28,7 +29,7 @@ func TestAVIPIsNotJudgedByAnothersPrefixes(t *testing.T) {
   vips: [{ vip: 10.77.0.200:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }]
 `
 	l := newLab(t, one, "10.77.2.1:8080")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	// Behind the VIPs and before what is stale, so that everything ends there.
 	l.maps.HeelsClientList.Close()
 	other := parse(t, "lo", strings.NewReplacer("10.77.0.200", "10.77.0.100", "10.77.3.0/24", "10.77.4.0/24").Replace(one))

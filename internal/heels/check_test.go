@@ -14,15 +14,16 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
 // findings are what the check says of a host, by name, but for the kernel, which takes seconds.
 func (h *host) findings(c *settings.Config, pin string) map[string]Finding {
-	h.t.Helper()
+	h.T.Helper()
 	all := map[string]Finding{}
-	within(h.t, h.ns, func() error {
+	heelstest.Within(h.T, h.NS, func() error {
 		for _, f := range checkMachine(c, pin) {
 			all[f.Name] = f
 		}
@@ -78,7 +79,7 @@ func agentBeside(t *testing.T, a *Agent) int {
 func TestCheckFindsTwoAgentsOnOnePinDirectory(t *testing.T) {
 	h := newRig(t, testServer1).client
 	c := parse(t, "eth0", clientText)
-	h.pin = filepath.Join(bpffs(t), "pins")
+	h.pin = filepath.Join(heelstest.BPFFS(t), "pins")
 	h.findings(c, h.pin)["agents"].wants(t, Fine, "none has left anything")
 	a := h.start(c)
 	h.findings(c, h.pin)["agents"].wants(t, Fine, "none runs")
@@ -98,14 +99,14 @@ func TestCheckFindsAnAgentOfAnotherNamespace(t *testing.T) {
 	found := r.servers[0].findings(c, r.client.pin)
 	found["agents"].wants(t, Missing, r.client.pin, fmt.Sprintf("process %d (sleep) of another network namespace", pid), "interface eth0", "--pin", "xlb heels detach")
 	found["programs eth0"].wants(t, Fine)
-	err := enter(r.servers[0].ns, func() error {
+	err := heelstest.Enter(r.servers[0].NS, func() error {
 		_, err := Start(c, r.client.pin, testCgroup)
 		return err
 	})
 	if err == nil {
 		t.Error("an agent starts where the check says that it cannot")
 	}
-	r.client.unplug()
+	r.client.Unplug()
 	r.servers[0].findings(c, r.client.pin)["agents"].wants(t, Fine)
 }
 
@@ -113,7 +114,7 @@ func TestCheckFindsAnAgentOfAnotherNamespace(t *testing.T) {
 func TestCheckNamesWhoHasTheLock(t *testing.T) {
 	h := newRig(t, testServer1).client
 	c := parse(t, "eth0", clientText)
-	pin := filepath.Join(bpffs(t), "pins")
+	pin := filepath.Join(heelstest.BPFFS(t), "pins")
 	h.findings(c, pin)["lock"].wants(t, Fine)
 	lock, err := pins.LockDir(pin)
 	if err != nil {
@@ -138,15 +139,15 @@ func TestCheckFindsAnInterfaceWithoutPrograms(t *testing.T) {
 				h, address = r.servers[0], testServer1
 			}
 			c := parse(t, "eth0", tt.text)
-			h.pin = filepath.Join(bpffs(t), "pins")
+			h.pin = filepath.Join(heelstest.BPFFS(t), "pins")
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "none is in force yet")
 			a := h.start(c)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
 			a.kept.close()
 			a.kept = nil
-			h.unplug()
+			h.Unplug()
 			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted")
-			r.wireUp(h, address)
+			r.wire.Connect(h.Host, address)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted, or made again", "xlb heels run --pin "+h.pin)
 			h.start(c)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
@@ -162,8 +163,8 @@ func TestCheckWaitsForTheAgentThatAttaches(t *testing.T) {
 	r.client.agent(clientText)
 	c := parse(t, "eth0", clientText)
 	for range 3 {
-		r.client.unplug()
-		r.wireUp(r.client, testClient)
+		r.client.Unplug()
+		r.wire.Connect(r.client.Host, testClient)
 		r.client.findings(c, r.client.pin)["programs eth0"].wants(t, Fine, "all are in force")
 	}
 }
@@ -171,10 +172,10 @@ func TestCheckWaitsForTheAgentThatAttaches(t *testing.T) {
 // In confirm mode what is sent to clients goes by the interface that the routes name for them, which needs programs.
 func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
 	h := newRig(t, testServer1).servers[0]
-	within(t, h.ns, func() error {
+	heelstest.Within(t, h.NS, func() error {
 		second := netlink.NewVeth(netlink.LinkAttrs{Name: "eth1"})
 		second.PeerName = "end1"
-		return errors.Join(netlink.LinkAdd(second), linkUp("eth1"), linkUp("end1"), addAddr("eth1", "10.88.0.1/16"), addAddr("eth1", "10.77.200.1/24"))
+		return errors.Join(netlink.LinkAdd(second), heelstest.LinkUp("eth1"), heelstest.LinkUp("end1"), heelstest.AddAddr("eth1", "10.88.0.1/16"), heelstest.AddAddr("eth1", "10.77.200.1/24"))
 	})
 	vip := func(interfaces, clients, more string) *settings.Config {
 		return parse(t, interfaces, "server:\n  vips: [{ vip: 10.77.0.100:80, port: 80, mode: rewritten, "+more+"balancers: [10.77.1.0/24], clients: ["+clients+"] }]\n")
@@ -193,10 +194,10 @@ func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
 		{"no route", "eth0", "192.0.2.0/24", Fine, []string{"no route to clients in 192.0.2.0/24"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h.findings(vip(tt.interfaces, tt.clients, "confirm: true, "), filepath.Join(bpffs(t), "pins"))[name].wants(t, tt.status, tt.detail...)
+			h.findings(vip(tt.interfaces, tt.clients, "confirm: true, "), filepath.Join(heelstest.BPFFS(t), "pins"))[name].wants(t, tt.status, tt.detail...)
 		})
 	}
-	if _, ok := h.findings(vip("eth0", "10.88.3.0/24", ""), filepath.Join(bpffs(t), "pins"))[name]; ok {
+	if _, ok := h.findings(vip("eth0", "10.88.3.0/24", ""), filepath.Join(heelstest.BPFFS(t), "pins"))[name]; ok {
 		t.Error("a VIP that is not in confirm mode is looked at")
 	}
 }

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 )
 
 // cable plugs an interface of a host into a bridge of the wire, which is made if it is not there.
 func (r *rig) cable(bridge string, h *host, device, address string) {
 	r.t.Helper()
-	within(r.t, r.wire, func() error {
+	heelstest.Within(r.t, r.wire.NS, func() error {
 		br, err := netlink.LinkByName(bridge)
 		if err != nil {
 			br = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
@@ -25,31 +27,33 @@ func (r *rig) cable(bridge string, h *host, device, address string) {
 				return err
 			}
 		}
-		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.name + device})
-		v.PeerName, v.PeerNamespace = device, netlink.NsFd(h.ns)
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.Name + device})
+		v.PeerName, v.PeerNamespace = device, netlink.NsFd(h.NS)
 		return errors.Join(netlink.LinkAdd(v), netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
 	})
-	within(r.t, h.ns, func() error { return errors.Join(linkUp("lo"), addAddr(device, address), linkUp(device)) })
+	heelstest.Within(r.t, h.NS, func() error {
+		return errors.Join(heelstest.LinkUp("lo"), heelstest.AddAddr(device, address), heelstest.LinkUp(device))
+	})
 }
 
 // far is a client of another network than the balancer's, with which the server shares a second interface. Packets to
 // balancer and server go by way of a router.
 func (r *rig) far() *host {
 	r.t.Helper()
-	h := &host{t: r.t, ns: newNS(r.t), name: "far"}
+	h := &host{Host: &heelstest.Host{T: r.t, NS: heelstest.NewNS(r.t), Name: "far"}}
 	r.cable("br1", h, "eth0", "10.78.0.2/24")
 	router := r.plug("router", "10.77.5.1")
 	r.cable("br1", router, "eth1", "10.78.0.254/24")
-	router.sysctl("ipv4/ip_forward", "1")
+	router.Sysctl("ipv4/ip_forward", "1")
 	r.cable("br1", r.servers[0], "eth1", "10.78.0.1/24")
-	h.run("", "ip", "route", "add", "10.77.0.0/16", "via", "10.78.0.254")
-	r.lb.run("", "ip", "route", "add", "10.78.0.0/24", "via", "10.77.5.1")
+	h.Run("", "ip", "route", "add", "10.77.0.0/16", "via", "10.78.0.254")
+	r.lb.Run("", "ip", "route", "add", "10.78.0.0/24", "via", "10.77.5.1")
 	for _, each := range []*host{h, router, r.servers[0]} {
 		for _, at := range []string{"all", "default", "eth0"} {
-			each.sysctl("ipv4/conf/"+at+"/rp_filter", "0")
+			each.Sysctl("ipv4/conf/"+at+"/rp_filter", "0")
 		}
 	}
-	r.servers[0].sysctl("ipv4/conf/eth1/rp_filter", "0")
+	r.servers[0].Sysctl("ipv4/conf/eth1/rp_filter", "0")
 	return h
 }
 
@@ -100,7 +104,7 @@ func TestConfirmAClientWithoutARouteStaysWithTheBalancer(t *testing.T) {
 	server := r.servers[0].agent(confirmText("80"))
 	r.servers[0].listen(":80", answerWhom)
 	client := r.client.agent(clientText)
-	r.servers[0].run("", "ip", "route", "add", "unreachable", testClient+"/32")
+	r.servers[0].Run("", "ip", "route", "add", "unreachable", testClient+"/32")
 	served := func() {
 		t.Helper()
 		c, err := r.client.dial(testVIP + ":80")
@@ -124,7 +128,7 @@ func TestConfirmAClientWithoutARouteStaysWithTheBalancer(t *testing.T) {
 	if n := server.count(t, "confirm_taken"); n != taken {
 		t.Errorf("%v: a connection was taken that cannot be answered", dump(t, server))
 	}
-	r.servers[0].run("", "ip", "route", "del", "unreachable", testClient+"/32")
+	r.servers[0].Run("", "ip", "route", "del", "unreachable", testClient+"/32")
 	eventually(t, "there is a route again", func() bool {
 		served()
 		return server.count(t, "confirm_taken") > taken

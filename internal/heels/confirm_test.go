@@ -21,6 +21,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -53,7 +54,7 @@ func TestReloadBeginsToConfirm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, r.servers[0].ns, func() error { return server.Reload(cfg) })
+	heelstest.Within(t, r.servers[0].NS, func() error { return server.Reload(cfg) })
 	c, err := r.client.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err, dump(t, client), dump(t, server))
@@ -131,7 +132,7 @@ func TestConfirmWithKeysAndAProbe(t *testing.T) {
 	client := r.client.agent(option + clientText)
 	for payload, want := range map[string]State{"": Waiting, "?\n": Direct} {
 		var p *ProbeResult
-		within(t, r.client.ns, func() (err error) {
+		heelstest.Within(t, r.client.NS, func() (err error) {
 			p, err = client.Probe(context.Background(), netip.MustParseAddrPort(testVIP+":80"), payload)
 			return err
 		})
@@ -155,8 +156,8 @@ const confirmLab = `server:
 func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
 	l.reach("10.77.0.0/16")
-	within(t, l.host.ns, l.readyListeners)
-	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
+	heelstest.Within(t, l.host.NS, l.readyListeners)
+	heelstest.Within(t, l.host.NS, func() error { return l.beginTelling(l.config) })
 	for _, tt := range []struct {
 		name    string
 		f       fixture
@@ -180,7 +181,7 @@ func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 					t.Error("the option has no mark")
 				}
 				copy(packet[at:at+4], out[at:at+4])
-				finishChecksum(packet[14:])
+				heelstest.FinishChecksum(packet[14:])
 			}
 			if !bytes.Equal(out, packet) {
 				t.Errorf("the packet is\n%x, want\n%x", out, packet)
@@ -193,7 +194,7 @@ func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 func TestResetsOfTheAgent(t *testing.T) {
 	p := resetOf(netip.MustParseAddrPort("10.77.2.1:8080"), netip.MustParseAddrPort("10.77.1.1:1234"), 0x01020304)
 	again := bytes.Clone(p)
-	finishChecksum(again)
+	heelstest.FinishChecksum(again)
 	if !bytes.Equal(p, again) || p[33] != 4 || binary.BigEndian.Uint32(p[24:]) != 0x01020304 {
 		t.Errorf("the packet is %x, want %x", p, again)
 	}
@@ -236,7 +237,7 @@ func TestConfirmWhatIsMadeUpMovesNothing(t *testing.T) {
 	r.servers[0].listen(":80", answerWhom)
 	client := r.client.agent(clientText)
 	// A retransmission timer that does not run out in the meantime.
-	r.client.run("", "ip", "route", "add", testVIP+"/32", "dev", "eth0", "rto_min", "10s")
+	r.client.Run("", "ip", "route", "add", testVIP+"/32", "dev", "eth0", "rto_min", "10s")
 	c, err := r.client.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +252,7 @@ func TestConfirmWhatIsMadeUpMovesNothing(t *testing.T) {
 	if n := server.count(t, "confirm_heard"); n != 0 {
 		t.Error("a segment that was made up was taken for the client's")
 	}
-	r.client.run("table ip d {\n chain i { type filter hook prerouting priority -300; ip saddr "+testVIP+" drop; }\n}\n", "nft", "-f", "-")
+	r.client.Run("table ip d {\n chain i { type filter hook prerouting priority -300; ip saddr "+testVIP+" drop; }\n}\n", "nft", "-f", "-")
 	if _, err := c.Write([]byte("?\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestConfirmWhatIsMadeUpMovesNothing(t *testing.T) {
 	if n := client.count(t, "confirm_returned"); n != 0 {
 		t.Error("a reset that was made up has sent the connection back to the balancer")
 	}
-	r.client.run("", "nft", "delete", "table", "ip", "d")
+	r.client.Run("", "nft", "delete", "table", "ip", "d")
 	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != port {
 		t.Errorf("server sees %q, want %s (%v) %v %v", seen, port, err, dump(t, client), dump(t, server))
 	}
@@ -346,8 +347,8 @@ func TestOnlyConfirmNeedsRawSockets(t *testing.T) {
 				r.servers[0].start(c)
 				return
 			}
-			err := enter(r.servers[0].ns, func() error {
-				_, err := Start(c, filepath.Join(bpffs(t), "pins"), testCgroup)
+			err := heelstest.Enter(r.servers[0].NS, func() error {
+				_, err := Start(c, filepath.Join(heelstest.BPFFS(t), "pins"), testCgroup)
 				return err
 			})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -386,7 +387,7 @@ func TestConfirmDetachTellsTheRest(t *testing.T) {
 	if in := r.settled(); in != 3 {
 		t.Fatalf("%d segments came to the balancer, want the handshake", in)
 	}
-	within(t, r.servers[0].ns, func() error { return server.Detach(false) })
+	heelstest.Within(t, r.servers[0].NS, func() error { return server.Detach(false) })
 	eventually(t, "the balancer is told", func() bool { return r.in.Load() == 4 && r.out.Load() == 4 })
 }
 
@@ -394,7 +395,7 @@ func TestConfirmDetachTellsTheRest(t *testing.T) {
 func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
 	l.reach("10.77.0.0/16")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	is := func(want string) {
 		t.Helper()
 		if _, verdicts := l.run(t, l.hooks.ServerIngress, rewritten.packet()); verdicts[want] != 1 {

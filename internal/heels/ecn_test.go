@@ -19,8 +19,8 @@ func TestClientsThatAskForECNOffer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, testServer1)
 			server, client := r.plainPair(tt.mode, tt.vip)
-			r.client.sysctl("ipv4/tcp_ecn", "1")
-			r.servers[0].sysctl("ipv4/tcp_ecn", "1")
+			r.client.Sysctl("ipv4/tcp_ecn", "1")
+			r.servers[0].Sysctl("ipv4/tcp_ecn", "1")
 			r.servers[0].listen(":80", tell)
 			c, err := r.client.dial("[" + tt.vip + "]:80")
 			if err != nil {

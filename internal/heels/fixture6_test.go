@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -214,7 +215,7 @@ func with6(f fixture6, change func(*fixture6)) fixture6 {
 // As TestSynsAreDecided, over IPv6.
 func TestSynsOverIPv6AreDecided(t *testing.T) {
 	l := newLab(t, lab6Text, "[fd77:2::1]:80", "[fd77:2::1]:82")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	other := settings.Key{1, 2}
 	for _, tt := range []struct {
 		name    string
@@ -317,7 +318,7 @@ func (l *lab) checkCommitted6(t *testing.T, f *fixture6, out []byte, verdicts ma
 // IPv4 inside IPv6 is taken as IPv4 inside IPv4.
 func TestIPv4InsideIPv6IsDecided(t *testing.T) {
 	l := newLab(t, lab6Text, "10.77.2.1:80")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	f := with(wrapped, func(f *fixture) { f.outer = "" })
 	for _, tt := range []struct {
 		name, from, to, verdict string
@@ -360,7 +361,7 @@ server:
   - { vip: "[fd77::101]:80", mode: encapsulated, balancers: ["100::/64"], clients: ["fd77:3::/64"] }
   - { vip: "[fd77::102]:82", mode: preserved, clients: ["fd77:3::/64"] }
 `, "[fd77:2::1]:80", "[fd77:2::1]:82")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	for _, good := range []fixture6{wrapped6, preserved6} {
 		for _, tt := range []struct {
 			name, verdict string
@@ -433,9 +434,9 @@ const testChecksumComplete = 1 << 2
 // A device's sum over the whole packet holds after addresses have changed: over IPv6, no other checksum makes up for them.
 func TestWholeSumsHold(t *testing.T) {
 	l := newLab(t, lab6Text, "[fd77:2::1]:80", "[fd77:2::1]:82")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	for _, f := range []fixture6{rewritten6, wrapped6, preserved6} {
-		within(t, l.host.ns, func() error {
+		heelstest.Within(t, l.host.NS, func() error {
 			packet := f.packet()
 			o := ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Flags: testChecksumComplete}
 			_, err := l.hooks.ServerIngress.Run(&o)

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -148,7 +149,7 @@ func (f *fixture) packet() []byte {
 	}
 	sumHeader(p)
 	p = append(p, tcp...)
-	finishChecksum(p)
+	heelstest.FinishChecksum(p)
 	if f.outer != "" {
 		inner := p
 		p = outer(unix.IPPROTO_IPIP, len(inner), netip.MustParseAddr(f.outerTo))
@@ -179,17 +180,17 @@ type lab struct {
 
 func newLab(t *testing.T, text string, listen ...string) *lab {
 	t.Helper()
-	h := &host{t: t, ns: newNS(t), name: "lab"}
-	within(t, h.ns, func() error { return linkUp("lo") })
-	within(t, h.ns, func() error { return addAddr("lo", testServer1+"/32") })
-	within(t, h.ns, func() error { return addAddr("lo", lab6Server+"/128") })
-	h.pin = filepath.Join(bpffs(t), "lab")
+	h := &host{Host: &heelstest.Host{T: t, NS: heelstest.NewNS(t), Name: "lab"}}
+	heelstest.Within(t, h.NS, func() error { return heelstest.LinkUp("lo") })
+	heelstest.Within(t, h.NS, func() error { return heelstest.AddAddr("lo", testServer1+"/32") })
+	heelstest.Within(t, h.NS, func() error { return heelstest.AddAddr("lo", lab6Server+"/128") })
+	h.pin = filepath.Join(heelstest.BPFFS(t), "lab")
 	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [lo]\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var a *Agent
-	within(t, h.ns, func() error {
+	heelstest.Within(t, h.NS, func() error {
 		k, err := load(h.pin, &c.Option)
 		if err != nil {
 			return err
@@ -200,7 +201,7 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 	t.Cleanup(func() { a.Close() })
 	for _, address := range listen {
 		var l net.Listener
-		within(t, h.ns, func() (err error) {
+		heelstest.Within(t, h.NS, func() (err error) {
 			l, err = net.Listen("tcp", address)
 			return err
 		})
@@ -211,9 +212,9 @@ func newLab(t *testing.T, text string, listen ...string) *lab {
 
 // reach gives the lab a route; whoever is there does not take what is sent.
 func (l *lab) reach(prefix string) {
-	l.host.t.Helper()
-	l.host.run("", "ip", "route", "add", prefix, "dev", "lo")
-	within(l.host.t, l.host.ns, func() error { return l.learnRoutes(l.config) })
+	l.host.T.Helper()
+	l.host.Run("", "ip", "route", "add", prefix, "dev", "lo")
+	heelstest.Within(l.host.T, l.host.NS, func() error { return l.learnRoutes(l.config) })
 }
 
 // run gives a packet to a program, and returns what became of it and the verdicts that were given.
@@ -222,7 +223,7 @@ func (l *lab) run(t *testing.T, program *ebpf.Program, packet []byte) (out []byt
 	before := dump(t, l.Agent)
 	out = make([]byte, len(packet)+256)
 	o := ebpf.RunOptions{Data: packet, DataOut: out}
-	within(t, l.host.ns, func() error {
+	heelstest.Within(t, l.host.NS, func() error {
 		_, err := program.Run(&o)
 		return err
 	})
@@ -260,7 +261,7 @@ func with(f fixture, change func(*fixture)) fixture {
 func TestSynsAreDecided(t *testing.T) {
 	l := newLab(t, labText, "10.77.2.1:8080", "10.77.2.1:8082")
 	// The listener on 8080 is prepared, that on 8082 is none of the agent's.
-	within(t, l.host.ns, func() error {
+	heelstest.Within(t, l.host.NS, func() error {
 		if err := l.maps.HeelsPorts.Delete(kernel.Order(8082)); err != nil {
 			return err
 		}
@@ -346,7 +347,7 @@ func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[
 	mark := max(halfSipHash(c.Secret, 3, kernel.Word(ca[:]), kernel.Word(va[:]), uint32(kernel.Order(client.Port()))<<16|uint32(kernel.Order(vip.Port()))), 1)
 	at := bytes.LastIndex(packet, []byte{254, 20, 0x48, 0x45})
 	binary.NativeEndian.PutUint32(packet[at+16:], mark)
-	finishChecksum(packet[14:])
+	heelstest.FinishChecksum(packet[14:])
 	if !bytes.Equal(out, packet) {
 		t.Errorf("the packet is\n%x, want\n%x", out, packet)
 	}
@@ -355,7 +356,7 @@ func (l *lab) checkCommitted(t *testing.T, f *fixture, out []byte, verdicts map[
 // GUE has one form that a server need not understand more of than its length. All else is left to whoever does.
 func TestWhatIsNoPlainGUEIsLeftAlone(t *testing.T) {
 	l := newLab(t, labText, "10.77.2.1:8080")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	inner := with(wrapped, func(f *fixture) { f.outer = "" })
 	for _, tt := range []struct {
 		name   string
@@ -395,10 +396,10 @@ func TestWhatIsNoPlainGUEIsLeftAlone(t *testing.T) {
 // balancer has room and this tuple has not.
 func TestASYNThatMeetsAHandshakeIsTheSameOrDeclined(t *testing.T) {
 	l := newLab(t, labText, "10.77.2.1:8080")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	syn := with(rewritten, func(f *fixture) { f.ours, f.from, f.to = false, f.client, "10.77.2.1:8080" })
 	// The SYN-ACK must have a way; whoever is there does not take it.
-	l.host.run("", "ip", "route", "add", "10.77.3.0/24", "dev", "lo")
+	l.host.Run("", "ip", "route", "add", "10.77.3.0/24", "dev", "lo")
 	l.host.post(syn.packet()[14:])
 	eventually(t, "a handshake is under way", func() bool { return l.host.halfOpen() == 1 })
 	for _, tt := range []struct {
@@ -421,7 +422,7 @@ func TestTagsAreHeldAgainstEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLab(t, "option: { key: { file: "+file+" } }\n"+labText, "10.77.2.1:8080")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	for _, tt := range []struct {
 		name, verdict string
 		key           *settings.Key

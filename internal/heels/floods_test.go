@@ -47,8 +47,8 @@ func TestFloodsLoseNoConnection(t *testing.T) {
 			defer func() { mapSizes = nil }()
 			r := newRig(t, testServer1)
 			r.nat("80", testServer1+":80", true)
-			r.servers[0].sysctl("ipv4/tcp_syncookies", f.cookies)
-			r.servers[0].sysctl("ipv4/tcp_max_syn_backlog", "4096")
+			r.servers[0].Sysctl("ipv4/tcp_syncookies", f.cookies)
+			r.servers[0].Sysctl("ipv4/tcp_max_syn_backlog", "4096")
 			option := ""
 			if f.key {
 				file := filepath.Join(t.TempDir(), "key")
@@ -145,11 +145,11 @@ func TestAFloodOfCookiesLosesHandshakesThatItPushesOut(t *testing.T) {
 	defer func() { mapSizes = nil }()
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
-	r.servers[0].sysctl("ipv4/tcp_syncookies", "2")
+	r.servers[0].Sysctl("ipv4/tcp_syncookies", "2")
 	server := r.servers[0].agent(serverText("rewritten", "80"))
 	r.servers[0].listen(":80", answerWhom)
 	client := r.client.agent(clientText)
-	r.client.run("table ip d {\n chain o { type filter hook output priority 0; ip daddr "+testVIP+" tcp flags & (syn | ack) == ack drop; }\n}\n", "nft", "-f", "-")
+	r.client.Run("table ip d {\n chain o { type filter hook output priority 0; ip daddr "+testVIP+" tcp flags & (syn | ack) == ack drop; }\n}\n", "nft", "-f", "-")
 	conns := make([]net.Conn, held)
 	for i := range conns {
 		c, err := r.client.dial(testVIP + ":80")
@@ -168,7 +168,7 @@ func TestAFloodOfCookiesLosesHandshakesThatItPushesOut(t *testing.T) {
 			kept++
 		}
 	}
-	r.client.run("", "nft", "delete", "table", "ip", "d")
+	r.client.Run("", "nft", "delete", "table", "ip", "d")
 	if kept == held {
 		t.Errorf("all of %d handshakes were kept: the flood was none", held)
 	}

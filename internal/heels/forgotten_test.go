@@ -12,14 +12,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
 // forget makes the balancer forget all connections, and give an end that one of them has to the next one of a client.
 func (r *rig) forget(client string, end uint16) {
 	r.t.Helper()
-	within(r.t, r.lb.ns, func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
-	r.lb.run(fmt.Sprintf("insert rule ip t post ip saddr %s meta l4proto tcp snat to %s:%d\n", client, testBalancer, end), "nft", "-f", "-")
+	heelstest.Within(r.t, r.lb.NS, func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
+	r.lb.Run(fmt.Sprintf("insert rule ip t post ip saddr %s meta l4proto tcp snat to %s:%d\n", client, testBalancer, end), "nft", "-f", "-")
 }
 
 // A client without an agent that gets the end of a live connection is answered: the socket's acknowledgement comes to it,

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/test/violation"
 )
 
@@ -29,14 +30,14 @@ const (
 func (r *rig) router() *host {
 	r.t.Helper()
 	h := r.plug("router", testRouter)
-	h.sysctl("ipv4/ip_forward", "1")
-	h.sysctl("ipv4/conf/all/send_redirects", "0")
-	h.sysctl("ipv4/conf/eth0/send_redirects", "0")
+	h.Sysctl("ipv4/ip_forward", "1")
+	h.Sysctl("ipv4/conf/all/send_redirects", "0")
+	h.Sysctl("ipv4/conf/eth0/send_redirects", "0")
 	ends := map[*host]string{r.client: testServer1, r.servers[0]: testClient}
 	for at, to := range ends {
-		h.run("", "ip", "route", "add", to+"/32", "dev", "eth0", "mtu", "lock", fmt.Sprint(narrowMTU))
-		at.run("", "ip", "route", "add", to+"/32", "via", testRouter)
-		at.sysctl("ipv4/conf/all/accept_redirects", "0")
+		h.Run("", "ip", "route", "add", to+"/32", "dev", "eth0", "mtu", "lock", fmt.Sprint(narrowMTU))
+		at.Run("", "ip", "route", "add", to+"/32", "via", testRouter)
+		at.Sysctl("ipv4/conf/all/accept_redirects", "0")
 	}
 	return h
 }
@@ -74,12 +75,12 @@ func TestBytesAreTheSameInPacketsOfEveryForm(t *testing.T) {
 			{name: "a router tells of its MTU", before: func(r *rig) {
 				r.router()
 				// What is sent to the client is told to the VIP (docs/heels.md).
-				r.servers[0].sysctl("ipv4/tcp_mtu_probing", "1")
+				r.servers[0].Sysctl("ipv4/tcp_mtu_probing", "1")
 			}},
 			{name: "fragments", before: func(r *rig) {
 				r.router()
 				for _, h := range []*host{r.client, r.servers[0]} {
-					h.sysctl("ipv4/ip_no_pmtu_disc", "1")
+					h.Sysctl("ipv4/ip_no_pmtu_disc", "1")
 				}
 			}, fragments: true},
 		} {
@@ -124,7 +125,7 @@ func TestBytesAreTheSameInPacketsOfEveryForm(t *testing.T) {
 // single has both ends send one segment a packet.
 func (r *rig) single() {
 	for _, h := range []*host{r.client, r.servers[0]} {
-		within(r.t, h.ns, func() error {
+		heelstest.Within(r.t, h.NS, func() error {
 			l, err := netlink.LinkByName("eth0")
 			if err != nil {
 				return err
@@ -135,7 +136,7 @@ func (r *rig) single() {
 }
 
 func (r *rig) mtu(h *host, bytes int) {
-	within(r.t, h.ns, func() error {
+	heelstest.Within(r.t, h.NS, func() error {
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -230,7 +231,7 @@ func TestBytesAreTheSameInAVLAN(t *testing.T) {
 	r := newRig(t, testServer1)
 	for h, address := range map[*host]string{r.client: testClient, r.lb: testBalancer, r.servers[0]: testServer1} {
 		var err error
-		within(t, h.ns, func() error {
+		heelstest.Within(t, h.NS, func() error {
 			var l netlink.Link
 			if l, err = netlink.LinkByName("eth0"); err != nil {
 				return err
@@ -243,15 +244,15 @@ func TestBytesAreTheSameInAVLAN(t *testing.T) {
 			if old, err = netlink.ParseAddr(address + "/16"); err != nil {
 				return err
 			}
-			return errors.Join(err, netlink.AddrDel(l, old), addAddr("vlan7", address+"/16"), linkUp("vlan7"))
+			return errors.Join(err, netlink.AddrDel(l, old), heelstest.AddAddr("vlan7", address+"/16"), heelstest.LinkUp("vlan7"))
 		})
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			t.Skip("this kernel has no VLAN interfaces (CONFIG_VLAN_8021Q)")
 		}
 	}
-	within(t, r.lb.ns, func() error { return addAddr("vlan7", testVIP+"/32") })
-	r.lb.sysctl("ipv4/ip_forward", "1")
-	r.lb.run("table ip t {\n chain pre { type nat hook prerouting priority -100; ip daddr "+testVIP+" tcp dport 80 dnat to "+testServer1+":80; }\n chain post { type nat hook postrouting priority 100; ct status dnat masquerade; }\n}\n", "nft", "-f", "-")
+	heelstest.Within(t, r.lb.NS, func() error { return heelstest.AddAddr("vlan7", testVIP+"/32") })
+	r.lb.Sysctl("ipv4/ip_forward", "1")
+	r.lb.Run("table ip t {\n chain pre { type nat hook prerouting priority -100; ip daddr "+testVIP+" tcp dport 80 dnat to "+testServer1+":80; }\n chain post { type nat hook postrouting priority 100; ct status dnat masquerade; }\n}\n", "nft", "-f", "-")
 	server := r.servers[0].start(parse(t, "vlan7", serverText("rewritten", "80")))
 	client := r.client.start(parse(t, "vlan7", clientText))
 	r.servers[0].listen(":80", tell)
@@ -264,7 +265,7 @@ func TestBytesAreTheSameInAVLAN(t *testing.T) {
 // What has a tag of its own in front is another network's: programs of the interface beneath leave it as it is.
 func TestTaggedPacketsAreLeftAlone(t *testing.T) {
 	l := newLab(t, labText, "10.77.2.1:8080")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	for _, f := range []fixture{rewritten, wrapped, preserved} {
 		plain := f.packet()
 		tagged := append(append(bytes.Clone(plain[:12]), 0x81, 0, 0, 7), plain[12:]...)
@@ -282,7 +283,7 @@ func TestTaggedPacketsAreLeftAlone(t *testing.T) {
 // snmp is a number of proc_net_snmp(5).
 func (h *host) snmp(t *testing.T, group, name string) (n int) {
 	t.Helper()
-	within(t, h.ns, func() error {
+	heelstest.Within(t, h.NS, func() error {
 		text, err := os.ReadFile("/proc/thread-self/net/snmp")
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -70,7 +71,7 @@ func TestConfirmWhatIsMadeUpBehindTheBalancerMovesNothing(t *testing.T) {
 		made := fixture{from: kernel.AddrPort(live.Balancer).String(), to: testServer1 + ":80", flags: tt.flags, seq: tt.seq}
 		packet := made.packet()
 		binary.BigEndian.PutUint32(packet[14+20+8:], tt.ack)
-		finishChecksum(packet[14:])
+		heelstest.FinishChecksum(packet[14:])
 		if _, verdicts := host.run(t, server.hooks.ServerIngress, packet); verdicts["confirm_back"] != 0 {
 			t.Errorf("%s: the connection is the balancer's again", tt.name)
 		}
@@ -119,7 +120,7 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 	const replays = 100
 	r := newRig(t, testServer1)
 	server, _ := r.plainPair("preserved", testVIP)
-	r.servers[0].sysctl("ipv4/tcp_syncookies", "2")
+	r.servers[0].Sysctl("ipv4/tcp_syncookies", "2")
 	r.servers[0].listen(":80", tell)
 	captured := fixture{client: testClient + ":20090", from: testClient + ":20090", to: testServer1 + ":80", vip: testVIP + ":80", flags: 2, ours: true}
 	for i := range uint32(replays) {
@@ -165,7 +166,7 @@ server:
   - { vip: 10.77.0.101:80, port: 8080, mode: rewritten, balancers: [10.77.1.0/24], clients: [10.77.3.0/24] }
   - { vip: "[fd77::102]:82", mode: preserved, clients: ["fd77:3::/64"] }
 `, "10.77.2.1:8080", "[fd77:2::1]:82")
-	within(t, l.host.ns, l.readyListeners)
+	heelstest.Within(t, l.host.NS, l.readyListeners)
 	return l, &settings.Key{0x03020100, 0x07060504}
 }
 
@@ -182,7 +183,7 @@ func TestTagsCannotBeTried(t *testing.T) {
 	}{{"IPv4", rewritten.packet(), right.packet()}, {"IPv6", wrong6.packet(), right6.packet()}} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := l.count(t, "decline_tag")
-			within(t, l.host.ns, func() error {
+			heelstest.Within(t, l.host.NS, func() error {
 				_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
 				return err
 			})
@@ -190,7 +191,7 @@ func TestTagsCannotBeTried(t *testing.T) {
 				t.Errorf("%d tags were tried in a moment, want %d", n, kernel.GuessesEach)
 			}
 			eventually(t, "one that is right is not believed", func() bool {
-				within(t, l.host.ns, func() error {
+				heelstest.Within(t, l.host.NS, func() error {
 					_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: tt.wrong, Repeat: 1000})
 					return err
 				})
@@ -215,7 +216,7 @@ func TestTagsThatAreTriedHurtNobodyElse(t *testing.T) {
 	}
 	const vip, other = "10.77.0.100:80", "10.77.0.101:80"
 	try := func(client string) {
-		within(t, l.host.ns, func() error {
+		heelstest.Within(t, l.host.NS, func() error {
 			_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: of(vip, client, nil), Repeat: 100})
 			return err
 		})
@@ -269,7 +270,7 @@ func TestTagsThatAreTriedAreSeen(t *testing.T) {
 	now := time.Now()
 	try := func() *Status {
 		t.Helper()
-		within(t, l.host.ns, func() error {
+		heelstest.Within(t, l.host.NS, func() error {
 			_, err := l.hooks.ServerIngress.Run(&ebpf.RunOptions{Data: rewritten.packet(), Repeat: 100})
 			return err
 		})
@@ -380,8 +381,8 @@ func TestConfirmTakesACapturedSYNOnce(t *testing.T) {
 	}
 	l := newLab(t, "option: { key: { file: "+file+" } }\n"+confirmLab, "10.77.2.1:8080")
 	l.reach("10.77.0.0/16")
-	within(t, l.host.ns, l.readyListeners)
-	within(t, l.host.ns, func() error { return l.beginTelling(l.config) })
+	heelstest.Within(t, l.host.NS, l.readyListeners)
+	heelstest.Within(t, l.host.NS, func() error { return l.beginTelling(l.config) })
 	signer := &settings.Key{0x03020100, 0x07060504}
 	for _, tt := range []struct {
 		name, verdict, client, from string

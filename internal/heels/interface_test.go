@@ -27,12 +27,12 @@ func TestAnInterfaceThatIsMadeAgain(t *testing.T) {
 					h, agent, addresses = r.servers[0], server, []string{testServer1, rig6Server}
 				}
 				had := h.attached()
-				h.unplug()
+				h.Unplug()
 				eventually(t, "the agent has missed the interface", func() bool {
 					c, err := agent.control()
 					return err == nil && c.Flags&kernel.FlagIncomplete != 0
 				})
-				r.wireUp(h, addresses...)
+				r.wire.Connect(h.Host, addresses...)
 				eventually(t, "the programs are in force", func() bool { return h.attached() == had })
 				eventually(t, "connections may begin", func() bool {
 					c, err := agent.control()

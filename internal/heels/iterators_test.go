@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/pins"
 )
@@ -58,7 +59,7 @@ func TestConnectionsOfAnotherNamespaceAreAnError(t *testing.T) {
 	if err := k.Detach(false); !errors.As(err, &pin) {
 		t.Errorf("detach: error %v, want that connections cannot be seen", err)
 	}
-	within(t, r.client.ns, func() error {
+	heelstest.Within(t, r.client.NS, func() error {
 		own, err := Open(r.client.pin)
 		if err != nil {
 			return err

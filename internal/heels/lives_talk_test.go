@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 )
 
 // What a client asks of a server: its bytes back; so many bytes; so many when the client has ended its half; an end; a reset.
@@ -158,7 +160,7 @@ func (t *talk) String() string {
 func (t *talk) dial() bool {
 	v := t.v
 	closed, away, fine := v.closed.Load(), v.away.Load(), v.isOpen.Load() && !v.isAway.Load()
-	err := enter(v.client.ns, func() (err error) {
+	err := heelstest.Enter(v.client.NS, func() (err error) {
 		t.c, err = dialTalk(t.port, t.address)
 		return err
 	})

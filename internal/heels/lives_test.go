@@ -23,6 +23,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
@@ -83,7 +84,7 @@ var lifeWays = []lifeWay{
 // masquerade6 is nat6 with the balancer's address as source.
 func (r *rig) masquerade6() {
 	r.nat6()
-	r.lb.run("table ip6 m {\n chain post { type nat hook postrouting priority 100; ct status dnat masquerade fully-random; }\n}\n", "nft", "-f", "-")
+	r.lb.Run("table ip6 m {\n chain post { type nat hook postrouting priority 100; ct status dnat masquerade fully-random; }\n}\n", "nft", "-f", "-")
 }
 
 // villager is a host with an agent that comes and goes.
@@ -133,12 +134,12 @@ func newVillage(t *testing.T, seed uint64) *village {
 		v.client.addresses = append(v.client.addresses, rig6Client)
 		v.server.addresses = append(v.server.addresses, rig6Server)
 	}
-	v.r.client.sysctl("ipv4/tcp_tw_reuse", "1")
+	v.r.client.Sysctl("ipv4/tcp_tw_reuse", "1")
 	if v.way.keys && v.IntN(2) == 0 {
 		v.keys = 1
 	}
 	v.note("seed %d: %s, keys %d", seed, v.way.name, v.keys)
-	root, dir := bpffs(t), t.TempDir()
+	root, dir := heelstest.BPFFS(t), t.TempDir()
 	for _, h := range v.hosts() {
 		h.pin, h.keyFile = filepath.Join(root, string(h.role)), filepath.Join(dir, string(h.role))
 		v.writeKeys(h, 0)
@@ -173,7 +174,7 @@ func (v *village) lose(format string, a ...any) {
 // sockets are those of both hosts as the kernel lists them, and what the agents know of connections.
 func (v *village) sockets() (text string) {
 	for _, h := range v.hosts() {
-		_ = enter(h.ns, func() error {
+		_ = heelstest.Enter(h.NS, func() error {
 			out, err := exec.Command("ss", "-Htano").Output()
 			text += fmt.Sprintf("\n%s:\n%s", h.role, out)
 			return err
@@ -190,9 +191,9 @@ func (v *village) sockets() (text string) {
 
 // arrange has the client send what the balancer's program can wrap, one segment a packet, and a wire can carry then.
 func (v *village) arrange() {
-	v.server.sysctl("ipv4/conf/all/arp_ignore", "1")
+	v.server.Sysctl("ipv4/conf/all/arp_ignore", "1")
 	for _, h := range v.hosts() {
-		within(v.t, h.ns, func() error {
+		heelstest.Within(v.t, h.NS, func() error {
 			l, err := netlink.LinkByName("eth0")
 			if err != nil {
 				return err
@@ -208,7 +209,7 @@ func (v *village) narrow(h *villager) {
 	if v.way.name != "encapsulating" || h.role != ClientRole {
 		return
 	}
-	within(v.t, h.ns, func() error {
+	heelstest.Within(v.t, h.NS, func() error {
 		l, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err
@@ -249,7 +250,7 @@ func (v *village) begin(h *villager) {
 		v.t.Fatal(err)
 	}
 	var a *Agent
-	within(v.t, h.ns, func() (err error) {
+	heelstest.Within(v.t, h.NS, func() (err error) {
 		a, err = Start(c, h.pin, testCgroup)
 		return err
 	})
@@ -286,7 +287,7 @@ func (v *village) reload(h *villager) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	if err := enter(h.ns, func() error { return h.agent.Reload(c) }); err != nil {
+	if err := heelstest.Enter(h.NS, func() error { return h.agent.Reload(c) }); err != nil {
 		v.t.Errorf("reload: %v", err)
 	}
 }
@@ -341,7 +342,7 @@ func (v *village) actInterface() {
 	v.away.Add(1)
 	v.isAway.Store(true)
 	v.note("the interface of the %s is deleted", h.role)
-	h.unplug()
+	h.Unplug()
 	time.Sleep(time.Duration(v.IntN(500)) * time.Millisecond)
 	v.wire(h)
 	v.note("and made again")
@@ -360,7 +361,7 @@ func (v *village) wire(h *villager) {
 	if v.way.name != "encapsulating" || h.role != ClientRole {
 		return
 	}
-	within(v.t, h.ns, func() error {
+	heelstest.Within(v.t, h.NS, func() error {
 		_, dst, _ := net.ParseCIDR(testVIP + "/32")
 		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testBalancer)})
 	})
@@ -369,9 +370,9 @@ func (v *village) wire(h *villager) {
 // wireUpAs is wireUp with an address of the link layer, and with something to do before the interface is up.
 func (r *rig) wireUpAs(h *host, mac net.HardwareAddr, before func(), addresses ...string) {
 	r.t.Helper()
-	within(r.t, r.wire, func() error {
-		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.name})
-		v.PeerName, v.PeerNamespace, v.PeerHardwareAddr = "eth0", netlink.NsFd(h.ns), mac
+	heelstest.Within(r.t, r.wire.NS, func() error {
+		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.Name})
+		v.PeerName, v.PeerNamespace, v.PeerHardwareAddr = "eth0", netlink.NsFd(h.NS), mac
 		if err := netlink.LinkAdd(v); err != nil {
 			return err
 		}
@@ -382,12 +383,12 @@ func (r *rig) wireUpAs(h *host, mac net.HardwareAddr, before func(), addresses .
 		return errors.Join(netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
 	})
 	before()
-	within(r.t, h.ns, func() error {
+	heelstest.Within(r.t, h.NS, func() error {
 		var err error
 		for _, a := range addresses {
-			err = errors.Join(err, addAddr("eth0", a+"/16"))
+			err = errors.Join(err, heelstest.AddAddr("eth0", a+"/16"))
 		}
-		return errors.Join(err, linkUp("eth0"))
+		return errors.Join(err, heelstest.LinkUp("eth0"))
 	})
 }
 
@@ -415,7 +416,7 @@ func (v *village) actAgent() {
 
 func (v *village) detach(h *villager) {
 	var flows *FlowsError
-	err := enter(h.ns, func() error { return h.agent.Detach(false) })
+	err := heelstest.Enter(h.NS, func() error { return h.agent.Detach(false) })
 	v.note("the agent of the %s is detached: %v", h.role, err)
 	if err != nil {
 		if !errors.As(err, &flows) {
@@ -502,7 +503,7 @@ func (v *village) mustBeEmpty() {
 		t.Errorf("an entry of a connection is left: %s to %s: %+v", kernel.AddrPort(key.Remote), kernel.AddrPort(key.Local), e)
 	}
 	for _, h := range v.hosts() {
-		within(t, h.ns, func() error { return h.agent.Detach(false) })
+		heelstest.Within(t, h.NS, func() error { return h.agent.Detach(false) })
 		if n := h.attached(); n != 0 {
 			t.Errorf("%d programs are left at the interface of the %s", n, h.role)
 		}
@@ -533,7 +534,7 @@ func (v *village) mustBeForgotten() {
 		return
 	}
 	held := func() (text string) {
-		within(v.t, v.r.lb.ns, func() error {
+		heelstest.Within(v.t, v.r.lb.NS, func() error {
 			flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 			for _, f := range flows {
 				if tcp, ok := f.ProtoInfo.(*netlink.ProtoInfoTCP); ok && tcp.State == 3 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/pins"
 )
@@ -65,9 +66,9 @@ func TestTwoTellEachEndOnce(t *testing.T) {
 // Who has the lock may wait for an agent to end: a start that fails does. What the agent does again and again waits for nobody.
 func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 	h := newRig(t, testServer1).servers[0]
-	h.pin = filepath.Join(bpffs(t), "pins")
+	h.pin = filepath.Join(heelstest.BPFFS(t), "pins")
 	var a *Agent
-	within(t, h.ns, func() (err error) {
+	heelstest.Within(t, h.NS, func() (err error) {
 		a, err = Start(parse(t, "eth0", confirmText("80")), h.pin, testCgroup)
 		return err
 	})
@@ -120,7 +121,7 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 	other.pin = r.servers[0].pin
 	begin := func() (*Agent, error) {
 		var a *Agent
-		err := enter(other.ns, func() (err error) {
+		err := heelstest.Enter(other.NS, func() (err error) {
 			a, err = Start(parse(t, "eth0", serverText("rewritten", "80")), other.pin, testCgroup)
 			return err
 		})
@@ -141,7 +142,7 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 	if n := server.count(t, "accepted"); n != 1 {
 		t.Errorf("%d connections around the balancer, want 1: %v", n, dump(t, server))
 	}
-	r.servers[0].unplug()
+	r.servers[0].Unplug()
 	next, err := begin()
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +156,13 @@ func TestPinsOfAnotherNamespace(t *testing.T) {
 // Agents that begin at once, with pins that are not there yet, come one after the other.
 func TestAgentsThatBeginAtOnce(t *testing.T) {
 	r := newRig(t, testServer1)
-	pin := filepath.Join(bpffs(t), "pins")
+	pin := filepath.Join(heelstest.BPFFS(t), "pins")
 	var wg sync.WaitGroup
 	agents := make([]*Agent, 3)
 	errs := make([]error, len(agents))
 	for i := range agents {
 		wg.Go(func() {
-			errs[i] = enter(r.client.ns, func() (err error) {
+			errs[i] = heelstest.Enter(r.client.NS, func() (err error) {
 				agents[i], err = Start(parse(t, "eth0", clientText), pin, testCgroup)
 				return err
 			})
@@ -197,7 +198,7 @@ func TestAReloadTakesTheLock(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- enter(r.client.ns, func() error { return a.Reload(other) })
+		done <- heelstest.Enter(r.client.NS, func() error { return a.Reload(other) })
 	}()
 	select {
 	case err := <-done:
@@ -211,7 +212,7 @@ func TestAReloadTakesTheLock(t *testing.T) {
 	}
 	next := r.client.agent(clientText)
 	var pin *pins.Error
-	err = enter(r.client.ns, func() error { return a.Reload(other) })
+	err = heelstest.Enter(r.client.NS, func() error { return a.Reload(other) })
 	if !errors.As(err, &pin) || !strings.Contains(err.Error(), "another agent was started") {
 		t.Errorf("error %v, want one about the other agent", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 )
 
 const clientText = `
@@ -96,7 +98,7 @@ func TestASYNThatComesLateBeginsNothing(t *testing.T) {
 			// The kernel forwards it whether or not the rig's capture has had its turn.
 			eventually(t, "the SYN is captured", func() bool { return r.syn.Load() != nil })
 			syn := *r.syn.Load()
-			finishChecksum(syn)
+			heelstest.FinishChecksum(syn)
 			r.client.post(syn)
 			eventually(t, "a second SYN", func() bool { return server.count(t, "committed")+server.count(t, "decline_collision") == 2 })
 			echo(t, c, 1<<16)

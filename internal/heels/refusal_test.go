@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
@@ -27,8 +28,8 @@ func TestConfirmAResetOfLongAgoMovesNothing(t *testing.T) {
 	})
 	client := r.client.agent(clientText)
 	// A window far below, and a retransmission timer that does not run out in the meantime.
-	r.client.sysctl("ipv4/tcp_rmem", "4096 131072 1048576")
-	r.client.run("", "ip", "route", "add", testVIP+"/32", "dev", "eth0", "rto_min", "10s")
+	r.client.Sysctl("ipv4/tcp_rmem", "4096 131072 1048576")
+	r.client.Run("", "ip", "route", "add", testVIP+"/32", "dev", "eth0", "rto_min", "10s")
 	c, err := r.client.dial(testVIP + ":80")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestConfirmAResetOfLongAgoMovesNothing(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, c, received); err != nil {
 		t.Fatal(err)
 	}
-	r.client.run("table ip d {\n chain i { type filter hook prerouting priority -300; ip saddr "+testVIP+" drop; }\n}\n", "nft", "-f", "-")
+	r.client.Run("table ip d {\n chain i { type filter hook prerouting priority -300; ip saddr "+testVIP+" drop; }\n}\n", "nft", "-f", "-")
 	if _, err := c.Write([]byte("?\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +52,13 @@ func TestConfirmAResetOfLongAgoMovesNothing(t *testing.T) {
 	made := fixture{from: testServer1 + ":80", to: c.LocalAddr().String(), flags: 0x04}
 	packet := made.packet()[14:]
 	binary.BigEndian.PutUint32(packet[24:], live.Mark-back)
-	finishChecksum(packet)
+	heelstest.FinishChecksum(packet)
 	r.servers[0].post(packet)
 	eventually(t, "the reset has come", func() bool { return client.count(t, "client_reset")+client.count(t, "confirm_returned") > 0 })
 	if n := client.count(t, "confirm_returned"); n != 0 {
 		t.Error("a reset with a number of long ago has sent the connection back to the balancer")
 	}
-	r.client.run("", "nft", "delete", "table", "ip", "d")
+	r.client.Run("", "nft", "delete", "table", "ip", "d")
 	if seen, err := bufio.NewReader(c).ReadString('\n'); err != nil || strings.TrimSpace(seen) != c.LocalAddr().String() {
 		t.Errorf("server sees %q, want %s (%v)", seen, c.LocalAddr(), err)
 	}

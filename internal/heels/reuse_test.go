@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 )
 
 // plainSocket is a TCP socket of a host, for calls that the standard library does not make.
@@ -26,7 +28,7 @@ func (h *host) socket(t *testing.T, to netip.AddrPort) *plainSocket {
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	within(t, h.ns, func() (err error) {
+	heelstest.Within(t, h.NS, func() (err error) {
 		s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
@@ -132,7 +134,7 @@ func TestASocketMayGiveUpAndConnectElsewhere(t *testing.T) {
 			r := newRig(t, testServer1)
 			_, client := r.plainPair(tt.mode, tt.vip)
 			r.servers[0].listen(":81", tell)
-			r.lb.run("table inet d {\n chain i { type filter hook prerouting priority -300; tcp dport 80 drop; }\n}\n", "nft", "-f", "-")
+			r.lb.Run("table inet d {\n chain i { type filter hook prerouting priority -300; tcp dport 80 drop; }\n}\n", "nft", "-f", "-")
 			vip, other := netip.AddrPortFrom(netip.MustParseAddr(tt.vip), 80), netip.AddrPortFrom(netip.MustParseAddr(tt.other), 81)
 			s := r.client.socket(t, vip)
 			s.begin(vip)

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -23,9 +22,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	tests "github.com/xlb-project/xlb/test/await"
@@ -37,13 +36,14 @@ const (
 	tries    = tests.Tries
 )
 
-const cgroupRoot = "/sys/fs/cgroup"
-
 // testCgroup holds this process while its tests run: sockets belong to the cgroup of whoever makes them.
 var testCgroup string
 
 func TestMain(m *testing.M) {
-	code, err := inCgroup(m.Run)
+	code, err := heelstest.InCgroup(func(cgroup string) int {
+		testCgroup = cgroup
+		return m.Run()
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -51,32 +51,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func inCgroup(run func() int) (int, error) {
-	root := cgroupRoot
-	if _, err := os.Stat(filepath.Join(root, "unified")); err == nil {
-		root = filepath.Join(root, "unified")
-	}
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return 1, err
-	}
-	home := root
-	for line := range strings.Lines(string(own)) {
-		if path, ok := strings.CutPrefix(line, "0::"); ok {
-			home = filepath.Join(root, strings.TrimSpace(path))
-		}
-	}
-	testCgroup = filepath.Join(root, fmt.Sprintf("heels-test-%d", os.Getpid()))
-	if err := os.Mkdir(testCgroup, 0o755); err != nil {
-		return 1, err
-	}
-	defer os.Remove(testCgroup)
-	join := func(dir string) error { return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0) }
-	if err := join(testCgroup); err != nil {
-		return 1, err
-	}
-	code := run()
-	return code, join(home)
+// host is a network namespace with one interface, eth0, and the pins of its agent.
+type host struct {
+	*heelstest.Host
+	pin string
 }
 
 // The addresses of the rig; all hosts are on one wire.
@@ -88,18 +66,10 @@ const (
 	testClient   = "10.77.3.1"
 )
 
-// host is a network namespace with one interface, eth0.
-type host struct {
-	t    testing.TB
-	ns   netns.NsHandle
-	name string
-	pin  string
-}
-
 // rig is a client, a balancer and servers on one wire.
 type rig struct {
 	t          testing.TB
-	wire       netns.NsHandle
+	wire       *heelstest.Wire
 	client, lb *host
 	servers    []*host
 	// seen counts TCP segments at the balancer, in and out.
@@ -114,60 +84,9 @@ type rig struct {
 	drop func(packet []byte) bool
 }
 
-func newNS(t testing.TB) netns.NsHandle {
-	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	own, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	made, err := netns.New()
-	if err != nil {
-		t.Fatalf("make a network namespace (the tests need root): %v", err)
-	}
-	if err := netns.Set(own); err != nil {
-		panic(err)
-	}
-	t.Cleanup(func() { made.Close() })
-	return made
-}
-
-// within runs do in a namespace; what do starts must not care where it runs.
-func within(t testing.TB, ns netns.NsHandle, do func() error) {
-	t.Helper()
-	if err := enter(ns, do); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func enter(ns netns.NsHandle, do func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	own, err := netns.Get()
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	if err := netns.Set(ns); err != nil {
-		return err
-	}
-	defer func() {
-		if err := netns.Set(own); err != nil {
-			panic(err)
-		}
-	}()
-	return do()
-}
-
 func newRig(t testing.TB, servers ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, wire: newNS(t)}
-	within(t, r.wire, func() error {
-		br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
-		return errors.Join(netlink.LinkAdd(br), netlink.LinkSetUp(br))
-	})
+	r := &rig{t: t, wire: heelstest.NewWire(t)}
 	r.client = r.plug("client", testClient)
 	r.lb = r.plug("lb", testBalancer)
 	for i, s := range servers {
@@ -179,112 +98,35 @@ func newRig(t testing.TB, servers ...string) *rig {
 
 func (r *rig) plug(name, address string) *host {
 	r.t.Helper()
-	h := &host{t: r.t, ns: newNS(r.t), name: name}
-	// Addresses of IPv6 are good at once, for questions for neighbours, too.
-	h.sysctl("ipv6/conf/default/accept_dad", "0")
-	r.wireUp(h, address)
-	return h
-}
-
-// wireUp makes the host's interface.
-func (r *rig) wireUp(h *host, addresses ...string) {
-	r.t.Helper()
-	within(r.t, r.wire, func() error {
-		v := netlink.NewVeth(netlink.LinkAttrs{Name: h.name})
-		v.PeerName, v.PeerNamespace = "eth0", netlink.NsFd(h.ns)
-		if err := netlink.LinkAdd(v); err != nil {
-			return err
-		}
-		br, err := netlink.LinkByName("br0")
-		if err != nil {
-			return err
-		}
-		return errors.Join(netlink.LinkSetMaster(v, br), netlink.LinkSetUp(v))
-	})
-	within(r.t, h.ns, func() error {
-		err := linkUp("lo")
-		for _, a := range addresses {
-			err = errors.Join(err, addAddr("eth0", a+"/16"))
-		}
-		return errors.Join(err, linkUp("eth0"))
-	})
-}
-
-// unplug deletes the host's interface.
-func (h *host) unplug() {
-	h.t.Helper()
-	within(h.t, h.ns, func() error {
-		device, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkDel(device)
-	})
-}
-
-func linkUp(name string) error {
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(l)
-}
-
-func addAddr(name, address string) error {
-	l, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	a, err := netlink.ParseAddr(address)
-	if err != nil {
-		return err
-	}
-	return netlink.AddrAdd(l, a)
-}
-
-func (h *host) sysctl(name, value string) {
-	h.t.Helper()
-	within(h.t, h.ns, func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) })
-}
-
-func (h *host) run(stdin, name string, args ...string) {
-	h.t.Helper()
-	within(h.t, h.ns, func() error {
-		cmd := exec.Command(name, args...)
-		cmd.Stdin = strings.NewReader(stdin)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s %v: %w: %s", name, args, err, out)
-		}
-		return nil
-	})
+	return &host{Host: r.wire.Plug(name, address)}
 }
 
 // nat makes the balancer's kernel send connections to the VIP on to the first server, with its own address as source if masquerade.
 func (r *rig) nat(port, to string, masquerade bool) {
 	r.t.Helper()
-	within(r.t, r.lb.ns, func() error { return addAddr("eth0", testVIP+"/32") })
-	r.lb.sysctl("ipv4/ip_forward", "1")
-	r.lb.sysctl("ipv4/conf/all/send_redirects", "0")
-	r.lb.sysctl("ipv4/conf/eth0/send_redirects", "0")
+	heelstest.Within(r.t, r.lb.NS, func() error { return heelstest.AddAddr("eth0", testVIP+"/32") })
+	r.lb.Sysctl("ipv4/ip_forward", "1")
+	r.lb.Sysctl("ipv4/conf/all/send_redirects", "0")
+	r.lb.Sysctl("ipv4/conf/eth0/send_redirects", "0")
 	rules := "table ip t {\n chain pre { type nat hook prerouting priority -100; ip daddr " + testVIP + " tcp dport " + port + " dnat to " + to + "; }\n"
 	if masquerade {
 		rules += " chain post { type nat hook postrouting priority 100; ct status dnat masquerade fully-random; }\n"
 	}
-	r.lb.run(rules+"}\n", "nft", "-f", "-")
+	r.lb.Run(rules+"}\n", "nft", "-f", "-")
 }
 
 // guest is a host whose connections to the VIP go by way of the client, with its address.
 func (r *rig) guest() *host {
 	r.t.Helper()
 	h := r.plug("guest", "10.77.4.1")
-	within(r.t, h.ns, func() error {
+	heelstest.Within(r.t, h.NS, func() error {
 		_, dst, _ := net.ParseCIDR(testVIP + "/32")
 		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testClient)})
 	})
-	r.client.sysctl("ipv4/ip_forward", "1")
-	r.client.sysctl("ipv4/conf/all/send_redirects", "0")
-	r.client.sysctl("ipv4/conf/eth0/send_redirects", "0")
-	r.client.run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr 10.77.4.1 masquerade; }\n}\n", "nft", "-f", "-")
+	r.client.Sysctl("ipv4/ip_forward", "1")
+	r.client.Sysctl("ipv4/conf/all/send_redirects", "0")
+	r.client.Sysctl("ipv4/conf/eth0/send_redirects", "0")
+	r.client.Run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr 10.77.4.1 masquerade; }\n}\n", "nft", "-f", "-")
 	return h
 }
 
@@ -299,23 +141,23 @@ const (
 func (r *rig) nat6() {
 	r.t.Helper()
 	for h, address := range map[*host]string{r.client: rig6Client + "/16", r.lb: "fd77:1::1/16", r.servers[0]: rig6Server + "/16"} {
-		within(r.t, h.ns, func() error { return addAddr("eth0", address) })
+		heelstest.Within(r.t, h.NS, func() error { return heelstest.AddAddr("eth0", address) })
 	}
-	within(r.t, r.lb.ns, func() error { return addAddr("eth0", rig6VIP+"/128") })
-	r.lb.sysctl("ipv6/conf/all/forwarding", "1")
-	r.lb.run("table ip6 t {\n chain pre { type nat hook prerouting priority -100; ip6 daddr "+rig6VIP+" tcp dport 80 dnat to ["+rig6Server+"]:80; }\n}\n", "nft", "-f", "-")
+	heelstest.Within(r.t, r.lb.NS, func() error { return heelstest.AddAddr("eth0", rig6VIP+"/128") })
+	r.lb.Sysctl("ipv6/conf/all/forwarding", "1")
+	r.lb.Run("table ip6 t {\n chain pre { type nat hook prerouting priority -100; ip6 daddr "+rig6VIP+" tcp dport 80 dnat to ["+rig6Server+"]:80; }\n}\n", "nft", "-f", "-")
 }
 
 // encapsulate makes the balancer a program that wraps packets to the VIP for the first server.
 func (r *rig) encapsulate(wrap func(packet []byte, to netip.Addr) []byte) {
 	r.t.Helper()
-	within(r.t, r.client.ns, func() error {
+	heelstest.Within(r.t, r.client.NS, func() error {
 		_, dst, _ := net.ParseCIDR(testVIP + "/32")
 		return netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(testBalancer)})
 	})
 	for _, s := range r.servers {
-		within(r.t, s.ns, func() error { return addAddr("lo", testVIP+"/32") })
-		s.sysctl("ipv4/conf/eth0/arp_ignore", "1")
+		heelstest.Within(r.t, s.NS, func() error { return heelstest.AddAddr("lo", testVIP+"/32") })
+		s.Sysctl("ipv4/conf/eth0/arp_ignore", "1")
 	}
 	r.wrap = wrap
 }
@@ -324,7 +166,7 @@ func (r *rig) encapsulate(wrap func(packet []byte, to netip.Addr) []byte) {
 func (r *rig) watch() {
 	r.t.Helper()
 	var fd, raw int
-	within(r.t, r.lb.ns, func() error {
+	heelstest.Within(r.t, r.lb.NS, func() error {
 		var err error
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(kernel.Order(unix.ETH_P_ALL))); err != nil {
 			return err
@@ -406,33 +248,12 @@ func (r *rig) forward(fd, raw int, done chan struct{}) {
 		if r.wrap == nil || netip.AddrFrom4([4]byte(packet[16:20])).String() != testVIP || r.drop != nil && r.drop(packet) {
 			continue
 		}
-		finishChecksum(packet)
+		heelstest.FinishChecksum(packet)
 		to := netip.MustParseAddr(testServer1)
 		if err := unix.Sendto(raw, r.wrap(packet, to), 0, &unix.SockaddrInet4{Addr: to.As4()}); err != nil {
 			r.t.Logf("balancer: %v", err)
 		}
 	}
-}
-
-// finishChecksum does what the sender has left to its device: a packet socket sees it before.
-func finishChecksum(packet []byte) {
-	header := int(packet[0]&15) * 4
-	segment := packet[header:binary.BigEndian.Uint16(packet[2:])]
-	segment[16], segment[17] = 0, 0
-	sum := uint32(unix.IPPROTO_TCP) + uint32(len(segment))
-	for _, part := range [][]byte{packet[12:20], segment} {
-		for len(part) > 1 {
-			sum += uint32(part[0])<<8 | uint32(part[1])
-			part = part[2:]
-		}
-		if len(part) == 1 {
-			sum += uint32(part[0]) << 8
-		}
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(segment[16:], ^uint16(sum))
 }
 
 // outer is an IPv4 header; the kernel fills in what is 0.
@@ -464,28 +285,28 @@ func gue(port uint16, header ...byte) func([]byte, netip.Addr) []byte {
 
 // agent starts an agent on the host.
 func (h *host) agent(text string) *Agent {
-	h.t.Helper()
+	h.T.Helper()
 	c, err := settings.Parse("heels.yaml", []byte("kind: heels\ninterfaces: [eth0]\ncgroup: "+testCgroup+"\n"+text))
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return h.start(c)
 }
 
 func (h *host) start(c *settings.Config) *Agent {
-	h.t.Helper()
+	h.T.Helper()
 	if h.pin == "" {
-		h.pin = filepath.Join(bpffs(h.t), h.name)
+		h.pin = filepath.Join(heelstest.BPFFS(h.T), h.Name)
 	}
 	var a *Agent
-	within(h.t, h.ns, func() (err error) {
+	heelstest.Within(h.T, h.NS, func() (err error) {
 		a, err = Start(c, h.pin, testCgroup)
 		return err
 	})
-	h.t.Cleanup(func() {
+	h.T.Cleanup(func() {
 		// Of several agents over the same pins the last has detached for all.
 		if err := a.Detach(true); err != nil && !errors.Is(err, os.ErrNotExist) {
-			h.t.Error(err)
+			h.T.Error(err)
 		}
 		a.Close()
 	})
@@ -494,8 +315,8 @@ func (h *host) start(c *settings.Config) *Agent {
 
 // attached counts programs at the host's interface.
 func (h *host) attached() (n int) {
-	h.t.Helper()
-	within(h.t, h.ns, func() error {
+	h.T.Helper()
+	heelstest.Within(h.T, h.NS, func() error {
 		device, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
@@ -512,30 +333,15 @@ func (h *host) attached() (n int) {
 	return n
 }
 
-// bpffs mounts a BPF file system for one test.
-func bpffs(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // listen serves connections on the host until the test ends.
 func (h *host) listen(address string, serve func(net.Conn)) net.Listener {
-	h.t.Helper()
+	h.T.Helper()
 	var l net.Listener
-	within(h.t, h.ns, func() (err error) {
+	heelstest.Within(h.T, h.NS, func() (err error) {
 		l, err = net.Listen("tcp", address)
 		return err
 	})
-	h.t.Cleanup(func() { l.Close() })
+	h.T.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -553,7 +359,7 @@ func (h *host) dial(address string) (net.Conn, error) { return h.dialWithin(addr
 // dialWithin is dial with a patience of the caller's, who may try again.
 func (h *host) dialWithin(address string, patience time.Duration) (net.Conn, error) {
 	var c net.Conn
-	err := enter(h.ns, func() (err error) {
+	err := heelstest.Enter(h.NS, func() (err error) {
 		c, err = net.DialTimeout("tcp", address, patience)
 		return err
 	})
@@ -573,7 +379,7 @@ func (h *host) dialFrom(port int, address string) (net.Conn, error) {
 	}
 	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{Port: port}, Control: reuse}
 	var c net.Conn
-	err := enter(h.ns, func() (err error) {
+	err := heelstest.Enter(h.NS, func() (err error) {
 		c, err = d.Dial("tcp", address)
 		return err
 	})
@@ -589,8 +395,8 @@ func tell(c net.Conn) {
 
 // post sends an IPv4 packet from the host as it is.
 func (h *host) post(packet []byte) {
-	h.t.Helper()
-	within(h.t, h.ns, func() error {
+	h.T.Helper()
+	heelstest.Within(h.T, h.NS, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err != nil {
 			return err
@@ -612,15 +418,15 @@ const (
 
 // halfOpen counts handshakes that the host has not finished.
 func (h *host) halfOpen() int {
-	h.t.Helper()
+	h.T.Helper()
 	return h.sockets(synReceived)
 }
 
 // sockets counts those of a state.
 func (h *host) sockets(state string) (n int) {
-	h.t.Helper()
+	h.T.Helper()
 	for _, name := range []string{"tcp", "tcp6"} {
-		within(h.t, h.ns, func() error {
+		heelstest.Within(h.T, h.NS, func() error {
 			text, err := os.ReadFile("/proc/thread-self/net/" + name)
 			for line := range strings.Lines(string(text)) {
 				if f := strings.Fields(line); len(f) > 3 && f[3] == state {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 )
 
@@ -18,9 +19,9 @@ import (
 func (r *rig) stranger(named string) *host {
 	r.t.Helper()
 	h := r.plug("stranger", "10.77.3.9")
-	h.sysctl("ipv4/conf/all/arp_ignore", "1")
-	within(r.t, h.ns, func() error { return addAddr("lo", named+"/32") })
-	h.run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr "+named+" snat to 10.77.3.9; }\n}\n", "nft", "-f", "-")
+	h.Sysctl("ipv4/conf/all/arp_ignore", "1")
+	heelstest.Within(r.t, h.NS, func() error { return heelstest.AddAddr("lo", named+"/32") })
+	h.Run("table ip t {\n chain post { type nat hook postrouting priority 100; ip saddr "+named+" snat to 10.77.3.9; }\n}\n", "nft", "-f", "-")
 	h.agent(clientText)
 	return h
 }
@@ -28,7 +29,7 @@ func (r *rig) stranger(named string) *host {
 // claim connects to the VIP from an end that is another host's.
 func (h *host) claim(named string, port int) (c net.Conn, err error) {
 	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(named), Port: port}}
-	err = enter(h.ns, func() (err error) {
+	err = heelstest.Enter(h.NS, func() (err error) {
 		c, err = d.Dial("tcp", testVIP+":80")
 		return err
 	})
@@ -48,7 +49,7 @@ func TestConfirmANamedClientConnectsFromItsOwnEnd(t *testing.T) {
 			r.servers[0].listen(":80", answerWhom)
 			stranger := r.stranger(testClient)
 			if name == "handshake" {
-				stranger.run(drop, "nft", "-f", "-")
+				stranger.Run(drop, "nft", "-f", "-")
 			}
 			claimed, err := stranger.claim(testClient, port)
 			if err != nil {
@@ -64,7 +65,7 @@ func TestConfirmANamedClientConnectsFromItsOwnEnd(t *testing.T) {
 			}
 			defer c.Close()
 			if name == "handshake" {
-				stranger.run("", "nft", "delete", "table", "ip", "d")
+				stranger.Run("", "nft", "delete", "table", "ip", "d")
 			}
 			ask(t, c)
 			if _, err := claimed.Write([]byte("?\n")); err != nil {

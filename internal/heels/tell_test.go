@@ -19,13 +19,13 @@ func TestAnEndIsToldWhenTheInterfaceIsBack(t *testing.T) {
 	h := r.servers[0]
 	server := h.agent(confirmText("80"))
 	before := r.settled()
-	h.unplug()
+	h.Unplug()
 	at := func(s string) kernel.End { return kernel.EndOf(netip.MustParseAddrPort(s)) }
 	if err := server.maps.HeelsEndedNow.Put(nil, kernel.Ended{Local: at(testServer1 + ":80"), Remote: at(testBalancer + ":1"), Seq: 1, At: kernel.Monotonic()}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * tellEvery)
-	r.wireUp(h, testServer1)
+	r.wire.Connect(h.Host, testServer1)
 	eventually(t, "the balancer is told", func() bool { return r.in.Load() == before+1 })
 	if isWaiting(server.maps.HeelsEndedNow) {
 		t.Error("the end is still to be told")

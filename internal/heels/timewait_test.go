@@ -46,7 +46,7 @@ func onlyResetsRepeat(t testing.TB) {
 func (r *rig) noTimestamps() {
 	r.t.Helper()
 	for _, h := range append([]*host{r.client}, r.servers...) {
-		h.sysctl("ipv4/tcp_timestamps", "0")
+		h.Sysctl("ipv4/tcp_timestamps", "0")
 	}
 }
 

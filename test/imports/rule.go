@@ -154,9 +154,10 @@ var mapsLayers = map[string][]string{
 
 // heelsLayers is the same for the folders of internal/heels/. The package above them, the agent, puts them together.
 var heelsLayers = map[string][]string{
-	"kernel":   nil,
-	"pins":     {"settings"},
-	"settings": {"kernel"},
+	"heelstest": nil,
+	"kernel":    nil,
+	"pins":      {"settings"},
+	"settings":  {"kernel"},
 }
 
 // orders are the parents of folders that have rows of their own.
