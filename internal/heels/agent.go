@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/pins"
+	"github.com/xlb-project/xlb/internal/heels/routes"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -52,7 +53,7 @@ func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 		cgroup = c.Cgroup
 	}
 	if c.Client != nil {
-		if err := checkRoutes(c.Client); err != nil {
+		if err := routes.CheckBackends(c.Client); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +160,7 @@ func (a *Agent) reload(c *settings.Config) error {
 		}
 	}
 	if c.Client != nil {
-		if err := checkRoutes(c.Client); err != nil {
+		if err := routes.CheckBackends(c.Client); err != nil {
 			return err
 		}
 	}

@@ -17,10 +17,11 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/pins"
+	"github.com/xlb-project/xlb/internal/heels/reset"
+	"github.com/xlb-project/xlb/internal/heels/routes"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -83,11 +84,11 @@ func checkMachine(c *settings.Config, pin string) []Finding {
 // checkRaw opens what tells balancers of ends.
 func checkRaw() Finding {
 	const name = "raw sockets"
-	fd, err := openRaw()
+	raw, err := reset.Open()
 	if err != nil {
 		return Finding{Name: name, Status: Missing, Detail: err.Error(), Remedy: "root, or CAP_NET_RAW"}
 	}
-	unix.Close(fd)
+	raw.Close()
 	return fine(name, "balancers can be told of ends")
 }
 
@@ -150,7 +151,7 @@ func checkReversePath(name string) Finding {
 }
 
 func checkClientRoutes(c *settings.Client) Finding {
-	if err := checkRoutes(c); err != nil {
+	if err := routes.CheckBackends(c); err != nil {
 		return Finding{"routes", Missing, err.Error(), "route VIP and servers through one interface"}
 	}
 	return fine("routes", "VIPs and servers are reached through one interface")

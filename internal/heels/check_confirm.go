@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels/routes"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
@@ -51,7 +52,7 @@ func devicesTo(p netip.Prefix, configured []string) []string {
 	if !p.IsSingleIP() {
 		first = first.Next()
 	}
-	if device, ok := deviceTo(first); ok {
+	if device, ok := routes.DeviceTo(first); ok {
 		list = append(list, device)
 	}
 	family := netlink.FAMILY_V4

@@ -3,10 +3,8 @@
 package heels
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/heels/kernel"
 	"github.com/xlb-project/xlb/internal/heels/pins"
+	"github.com/xlb-project/xlb/internal/heels/reset"
 )
 
 const (
@@ -33,8 +32,8 @@ const (
 // give the client's end to another before that. The ends wait in pinned maps: an agent that restarts forgets none.
 type teller struct {
 	k *Kernel
-	// fd is a raw socket of the network namespace that the programs are in.
-	fd int
+	// raw is a socket of the network namespace that the programs are in.
+	raw *reset.Socket
 	// lock is held while ends are told: others may have the same to tell.
 	lock *pins.Lock
 	// deliver tells of one end.
@@ -62,22 +61,22 @@ func (k *Kernel) tell() (*teller, error) {
 }
 
 func newTeller(k *Kernel) (*teller, error) {
-	fd, err := openRaw()
+	raw, err := reset.Open()
 	if err != nil {
 		return nil, err
 	}
 	lock, err := pins.OpenLock(k.pin)
 	if err != nil {
-		unix.Close(fd)
+		raw.Close()
 		return nil, err
 	}
-	t := &teller{k: k, fd: fd, lock: lock, stop: make(chan struct{}), done: make(chan struct{})}
+	t := &teller{k: k, raw: raw, lock: lock, stop: make(chan struct{}), done: make(chan struct{})}
 	t.deliver = t.send
 	return t, nil
 }
 
 func (t *teller) release() {
-	unix.Close(t.fd)
+	t.raw.Close()
 	t.lock.Close()
 }
 
@@ -99,18 +98,6 @@ func (t *teller) promise() error {
 		return fmt.Errorf("write until when ends are told: %w", err)
 	}
 	return nil
-}
-
-// openRaw returns a socket that sends whole IPv4 packets. Without the capability the error says so.
-func openRaw() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
-	if errors.Is(err, unix.EPERM) {
-		return -1, errors.New("open a raw socket, to tell balancers of ends: confirm needs CAP_NET_RAW besides")
-	}
-	if err != nil {
-		return -1, fmt.Errorf("open a raw socket: %w", err)
-	}
-	return fd, nil
 }
 
 func (t *teller) close() {
@@ -201,33 +188,5 @@ func (t *teller) send(e *kernel.Ended) error {
 	if t.k.maps.HeelsConfirmed.Lookup(kernel.Tuple{Local: e.Local, Remote: e.Remote}, &live) == nil {
 		return nil
 	}
-	from, to := kernel.AddrPort(e.Local), kernel.AddrPort(e.Remote)
-	return unix.Sendto(t.fd, resetOf(from, to, e.Seq), 0, &unix.SockaddrInet4{Addr: to.Addr().As4()})
-}
-
-// resetOf is an IPv4 packet without the checksum of its IP header, which the kernel fills in.
-func resetOf(from, to netip.AddrPort, seq uint32) []byte {
-	const ip, tcp = 20, 20
-	p := make([]byte, ip+tcp)
-	p[0], p[8], p[9] = 0x45, 64, unix.IPPROTO_TCP
-	binary.BigEndian.PutUint16(p[2:], ip+tcp)
-	source, dest := from.Addr().As4(), to.Addr().As4()
-	copy(p[12:], source[:])
-	copy(p[16:], dest[:])
-	s := p[ip:]
-	binary.BigEndian.PutUint16(s, from.Port())
-	binary.BigEndian.PutUint16(s[2:], to.Port())
-	binary.BigEndian.PutUint32(s[4:], seq)
-	s[12], s[13] = tcp/4<<4, 0x04 // RST
-	sum := uint32(unix.IPPROTO_TCP + tcp)
-	for _, part := range [][]byte{p[12:20], s} {
-		for i := 0; i < len(part); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(part[i:]))
-		}
-	}
-	for sum > 0xffff {
-		sum = sum&0xffff + sum>>16
-	}
-	binary.BigEndian.PutUint16(s[16:], ^uint16(sum))
-	return p
+	return t.raw.Send(kernel.AddrPort(e.Local), kernel.AddrPort(e.Remote), e.Seq)
 }

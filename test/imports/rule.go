@@ -157,6 +157,8 @@ var heelsLayers = map[string][]string{
 	"heelstest": nil,
 	"kernel":    nil,
 	"pins":      {"settings"},
+	"reset":     nil,
+	"routes":    {"kernel", "settings"},
 	"settings":  {"kernel"},
 }
 
