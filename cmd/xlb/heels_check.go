@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/heels/check"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 	"github.com/xlb-project/xlb/internal/plural"
 )
@@ -36,17 +37,17 @@ force does not work.`,
 		if err != nil {
 			return refused(err)
 		}
-		return printFindings(e, *output, heels.Check(cfg, *pin))
+		return printFindings(e, *output, check.Run(cfg, *pin))
 	}
 	return c
 }
 
-func printFindings(e *env, output format, list []heels.Finding) error {
+func printFindings(e *env, output format, list []check.Finding) error {
 	var errs []error
 	rows := make([][]string, 0, len(list))
 	for _, f := range list {
 		rows = append(rows, []string{f.Name, f.Status, f.Detail})
-		if f.Status == heels.Missing {
+		if f.Status == check.Missing {
 			errs = append(errs, fmt.Errorf("%s: %s; %s", f.Name, f.Detail, f.Remedy))
 		}
 	}

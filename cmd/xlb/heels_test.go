@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/xlb-project/xlb/internal/heels"
+	"github.com/xlb-project/xlb/internal/heels/check"
 )
 
 func TestHeelsRefusals(t *testing.T) {
@@ -82,12 +82,12 @@ func TestHeelsCheckNamesWhoHasTheLock(t *testing.T) {
 	}
 	who := fmt.Sprintf("%s is locked by process %d (xlb.test)", pin, os.Getpid())
 	code, stdout, stderr := call(t, "heels", "check", "--config", file, "--pin", pin, "--output", "json")
-	var list []heels.Finding
+	var list []check.Finding
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(list, func(f heels.Finding) bool { return f.Name == "lock" })
-	if at < 0 || list[at].Status != heels.Missing || !strings.Contains(list[at].Detail, who) || list[at].Remedy == "" {
+	at := slices.IndexFunc(list, func(f check.Finding) bool { return f.Name == "lock" })
+	if at < 0 || list[at].Status != check.Missing || !strings.Contains(list[at].Detail, who) || list[at].Remedy == "" {
 		t.Errorf("findings %+v, want one that says %q", list, who)
 	}
 	if code != exitRefused || !strings.Contains(stderr, "lock: "+who) {

@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// keepEvery is how often the agent looks at what it has attached, besides when it hears of an interface.
-	keepEvery = time.Second
 	// handshakesEnd is how long handshakes are waited for that a cgroup's listeners have begun, before nobody finishes them.
 	handshakesEnd = 10 * time.Second
 	// sweepEvery is how often entries of connections are held against sockets.
@@ -79,7 +77,7 @@ func (k *keeper) run(ready chan<- error) {
 	if err != nil {
 		return
 	}
-	ticker := time.NewTicker(keepEvery)
+	ticker := time.NewTicker(pins.RefreshInterval)
 	defer ticker.Stop()
 	for {
 		// What fails is tried again.

@@ -154,6 +154,7 @@ var mapsLayers = map[string][]string{
 
 // heelsLayers is the same for the folders of internal/heels/. The package above them, the agent, puts them together.
 var heelsLayers = map[string][]string{
+	"check":     {"kernel", "pins", "reset", "routes", "settings"},
 	"heelstest": nil,
 	"kernel":    nil,
 	"pins":      {"settings"},

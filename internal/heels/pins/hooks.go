@@ -4,11 +4,15 @@ package pins
 
 import (
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
+
+// RefreshInterval is how often a running agent looks at what it has attached, besides when it hears of an interface.
+const RefreshInterval = time.Second
 
 // Attachment is a program, and where it hooks.
 type Attachment struct {

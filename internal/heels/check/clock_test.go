@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package check
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestCheckLooksAtTheClock(t *testing.T) {
 			c.Option.KeyFile = "/etc/xlb/heels.key"
 		}
 		found := false
-		for _, f := range Check(c, t.TempDir()) {
+		for _, f := range Run(c, t.TempDir()) {
 			found = found || f.Name == "clock"
 		}
 		if found != keyed {

@@ -1,118 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package check
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/heels"
 	"github.com/xlb-project/xlb/internal/heels/heelstest"
 	"github.com/xlb-project/xlb/internal/heels/pins"
 	"github.com/xlb-project/xlb/internal/heels/settings"
 )
 
-// findings are what the check says of a host, by name, but for the kernel, which takes seconds.
-func (h *host) findings(c *settings.Config, pin string) map[string]Finding {
-	h.T.Helper()
-	all := map[string]Finding{}
-	heelstest.Within(h.T, h.NS, func() error {
-		for _, f := range checkMachine(c, pin) {
-			all[f.Name] = f
-		}
-		return nil
-	})
-	return all
-}
-
-// wants demands that a finding names things, and what to do about them.
-func (f Finding) wants(t *testing.T, status string, detail ...string) {
-	t.Helper()
-	if f.Status != status || (f.Remedy == "") != (status == Fine) {
-		t.Errorf("%+v, want %s", f, status)
-	}
-	for _, text := range detail {
-		if !strings.Contains(f.Detail+"\n"+f.Remedy, text) {
-			t.Errorf("%+v does not say %q", f, text)
-		}
-	}
-}
-
-// beside has another process hold files open.
-func beside(t *testing.T, files ...*os.File) int {
-	t.Helper()
-	other := exec.Command("sleep", "60")
-	other.ExtraFiles = files
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = other.Process.Kill()
-		_ = other.Wait()
-	})
-	return other.Process.Pid
-}
-
-// agentBeside is another process that has an agent's maps open.
-func agentBeside(t *testing.T, a *Agent) int {
-	t.Helper()
-	fd, err := unix.FcntlInt(uintptr(a.maps.HeelsControl.FD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := os.NewFile(uintptr(fd), "map")
-	pid := beside(t, file)
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
 // A pin directory is one agent's.
 func TestCheckFindsTwoAgentsOnOnePinDirectory(t *testing.T) {
-	h := newRig(t, testServer1).client
+	h := newRig(t).client
 	c := parse(t, "eth0", clientText)
 	h.pin = filepath.Join(heelstest.BPFFS(t), "pins")
 	h.findings(c, h.pin)["agents"].wants(t, Fine, "none has left anything")
-	a := h.start(c)
+	h.start(c)
 	h.findings(c, h.pin)["agents"].wants(t, Fine, "none runs")
-	first := agentBeside(t, a)
+	first := agentBeside(t, h.pin)
 	h.findings(c, h.pin)["agents"].wants(t, Fine, fmt.Sprintf("process %d (sleep) runs", first))
-	second := agentBeside(t, a)
+	second := agentBeside(t, h.pin)
 	found := h.findings(c, h.pin)["agents"]
 	found.wants(t, Missing, h.pin, fmt.Sprintf("process %d (sleep)", first), "one agent's", fmt.Sprintf("end all but process %d", second), "--pin")
 }
 
 // One of another network namespace cannot be succeeded while its programs are in force.
 func TestCheckFindsAnAgentOfAnotherNamespace(t *testing.T) {
-	r := newRig(t, testServer1)
-	a := r.client.agent(clientText)
-	pid := agentBeside(t, a)
-	c := parse(t, "eth0", serverText("rewritten", "80"))
-	found := r.servers[0].findings(c, r.client.pin)
+	r := newRig(t)
+	r.client.agent(clientText)
+	pid := agentBeside(t, r.client.pin)
+	c := parse(t, "eth0", serverText)
+	found := r.server.findings(c, r.client.pin)
 	found["agents"].wants(t, Missing, r.client.pin, fmt.Sprintf("process %d (sleep) of another network namespace", pid), "interface eth0", "--pin", "xlb heels detach")
 	found["programs eth0"].wants(t, Fine)
-	err := heelstest.Enter(r.servers[0].NS, func() error {
-		_, err := Start(c, r.client.pin, testCgroup)
+	err := heelstest.Enter(r.server.NS, func() error {
+		_, err := heels.Start(c, r.client.pin, testCgroup)
 		return err
 	})
 	if err == nil {
 		t.Error("an agent starts where the check says that it cannot")
 	}
 	r.client.Unplug()
-	r.servers[0].findings(c, r.client.pin)["agents"].wants(t, Fine)
+	r.server.findings(c, r.client.pin)["agents"].wants(t, Fine)
 }
 
 // An agent that starts waits for the lock: whoever has it is named.
 func TestCheckNamesWhoHasTheLock(t *testing.T) {
-	h := newRig(t, testServer1).client
+	h := newRig(t).client
 	c := parse(t, "eth0", clientText)
 	pin := filepath.Join(heelstest.BPFFS(t), "pins")
 	h.findings(c, pin)["lock"].wants(t, Fine)
@@ -120,7 +62,7 @@ func TestCheckNamesWhoHasTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.findings(c, pin)["lock"].wants(t, Missing, pin, fmt.Sprintf("process %d (heels.test)", os.Getpid()), "locked", "wait")
+	h.findings(c, pin)["lock"].wants(t, Missing, pin, fmt.Sprintf("process %d (check.test)", os.Getpid()), "locked", "wait")
 	lock.Close()
 	h.findings(c, pin)["lock"].wants(t, Fine, "free")
 }
@@ -128,30 +70,29 @@ func TestCheckNamesWhoHasTheLock(t *testing.T) {
 // An interface that was made again while no agent ran has no programs.
 func TestCheckFindsAnInterfaceWithoutPrograms(t *testing.T) {
 	for _, tt := range []struct {
-		role     Role
+		role     heels.Role
 		text     string
 		programs string
-	}{{ClientRole, clientText, "client_egress, client_ingress"}, {ServerRole, serverText("rewritten", "80"), "server_egress, server_ingress"}} {
+	}{{heels.ClientRole, clientText, "client_egress, client_ingress"}, {heels.ServerRole, serverText, "server_egress, server_ingress"}} {
 		t.Run(string(tt.role), func(t *testing.T) {
-			r := newRig(t, testServer1)
+			r := newRig(t)
 			h, address := r.client, testClient
-			if tt.role == ServerRole {
-				h, address = r.servers[0], testServer1
+			if tt.role == heels.ServerRole {
+				h, address = r.server, testServer
 			}
 			c := parse(t, "eth0", tt.text)
 			h.pin = filepath.Join(heelstest.BPFFS(t), "pins")
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "none is in force yet")
-			a := h.start(c)
+			end := h.start(c)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
-			a.kept.close()
-			a.kept = nil
+			end()
 			h.Unplug()
 			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted")
-			r.wire.Connect(h.Host, address)
+			r.Connect(h.Host, address)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Missing, tt.programs, "eth0 was deleted, or made again", "xlb heels run --pin "+h.pin)
 			h.start(c)
 			h.findings(c, h.pin)["programs eth0"].wants(t, Fine, "all are in force")
-			other := parse(t, "eth0", clientText+serverText("rewritten", "80"))
+			other := parse(t, "eth0", clientText+serverText)
 			h.findings(other, h.pin)["programs eth0"].wants(t, Attention, "another configuration", "start the agent again")
 		})
 	}
@@ -159,19 +100,19 @@ func TestCheckFindsAnInterfaceWithoutPrograms(t *testing.T) {
 
 // An interface that a running agent attends to is missed for a moment only.
 func TestCheckWaitsForTheAgentThatAttaches(t *testing.T) {
-	r := newRig(t, testServer1)
+	r := newRig(t)
 	r.client.agent(clientText)
 	c := parse(t, "eth0", clientText)
 	for range 3 {
 		r.client.Unplug()
-		r.wire.Connect(r.client.Host, testClient)
+		r.Connect(r.client.Host, testClient)
 		r.client.findings(c, r.client.pin)["programs eth0"].wants(t, Fine, "all are in force")
 	}
 }
 
 // In confirm mode what is sent to clients goes by the interface that the routes name for them, which needs programs.
 func TestCheckFindsClientsBehindAnotherInterface(t *testing.T) {
-	h := newRig(t, testServer1).servers[0]
+	h := newRig(t).server
 	heelstest.Within(t, h.NS, func() error {
 		second := netlink.NewVeth(netlink.LinkAttrs{Name: "eth1"})
 		second.PeerName = "end1"

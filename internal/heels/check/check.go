@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package check
 
 import (
 	"bufio"
@@ -46,13 +46,13 @@ func fine(name, format string, args ...any) Finding {
 	return Finding{Name: name, Status: Fine, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Check looks at this machine as configuration c needs it. It changes nothing, attaches nothing and pins nothing.
-func Check(c *settings.Config, pin string) []Finding {
-	return append([]Finding{checkPrograms()}, checkMachine(c, pin)...)
+// Run looks at this machine as configuration c needs it. It changes nothing, attaches nothing and pins nothing.
+func Run(c *settings.Config, pin string) []Finding {
+	return append([]Finding{checkPrograms()}, machine(c, pin)...)
 }
 
-// checkMachine is Check without the kernel.
-func checkMachine(c *settings.Config, pin string) []Finding {
+// machine is Check without the kernel.
+func machine(c *settings.Config, pin string) []Finding {
 	list := []Finding{checkPinDirectory(pin), checkLock(pin), checkAgents(pin)}
 	for _, name := range c.Interfaces {
 		list = append(list, checkInterface(name), checkInForce(c, pin, name), checkReversePath(name))

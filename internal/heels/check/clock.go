@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package heels
+package check
 
 import "golang.org/x/sys/unix"
 
