@@ -20,10 +20,10 @@ type Agent struct {
 	config *settings.Config
 	// cgroup is what programs are attached to.
 	cgroup string
-	// told is nil while no VIP is, or has been, in confirm mode.
-	told *teller
-	// kept looks after what changes under a running agent.
-	kept *keeper
+	// notifier is nil while no VIP is, or has been, in confirm mode.
+	notifier *endNotifier
+	// refresher looks after what changes under a running agent.
+	refresher *entryRefresher
 	// mu guards config and what is attached by it.
 	mu sync.Mutex
 }
@@ -64,7 +64,7 @@ func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 	a := &Agent{Kernel: k, config: c, cgroup: cgroup}
 	err = k.checkNamespace()
 	if err == nil {
-		err = a.beginTelling(c)
+		err = a.ensureNotifier(c)
 	}
 	if err == nil {
 		err = k.apply(c)
@@ -82,7 +82,7 @@ func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 		err = k.setIncomplete(false)
 	}
 	if err == nil {
-		a.kept, err = a.keep()
+		a.refresher, err = a.startRefresher()
 	}
 	if err != nil {
 		a.Close()
@@ -91,9 +91,9 @@ func start(c *settings.Config, pin, cgroup string) (*Agent, error) {
 	return a, nil
 }
 
-// beginTelling starts what tells balancers of ends, if there are such, before connections begin that need it. For the network namespace of the calling thread.
-func (a *Agent) beginTelling(c *settings.Config) (err error) {
-	if a.told != nil || c.Server == nil {
+// ensureNotifier starts the notifier of ends, if a VIP needs one, before connections begin that depend on it. For the network namespace of the calling thread.
+func (a *Agent) ensureNotifier(c *settings.Config) (err error) {
+	if a.notifier != nil || c.Server == nil {
 		return nil
 	}
 	was, err := a.control()
@@ -101,18 +101,18 @@ func (a *Agent) beginTelling(c *settings.Config) (err error) {
 		return err
 	}
 	if c.Confirms() || was.Flags&kernel.FlagServerConfirms != 0 {
-		a.told, err = a.tell()
+		a.notifier, err = a.startNotifier()
 	}
 	return err
 }
 
 // Close ends the agent. What is pinned stays in force.
 func (a *Agent) Close() {
-	if a.kept != nil {
-		a.kept.close()
+	if a.refresher != nil {
+		a.refresher.close()
 	}
-	if a.told != nil {
-		a.told.close()
+	if a.notifier != nil {
+		a.notifier.close()
 	}
 	a.Kernel.Close()
 }
@@ -129,7 +129,7 @@ func (a *Agent) Reload(c *settings.Config) error {
 	}
 	defer lock.Close()
 	return lock.Hold(func() error {
-		is, err := a.kept.isLatest()
+		is, err := a.refresher.isLatest()
 		if err != nil {
 			return fmt.Errorf("reload: %w", &pins.Error{Path: a.pin, Err: err})
 		}
@@ -166,7 +166,7 @@ func (a *Agent) reload(c *settings.Config) error {
 	}
 	// A first VIP in confirm mode needs what its connections depend on; what a last one leaves stays attached.
 	if c.Confirms() && !was.Confirms() {
-		if err := a.beginTelling(c); err != nil {
+		if err := a.ensureNotifier(c); err != nil {
 			return fmt.Errorf("reload: %w", err)
 		}
 		if err := a.attacher().Attach(c, a.cgroup); err != nil {

@@ -28,7 +28,7 @@ func pair(t *testing.T) (r *rig, client, server *Agent) {
 	t.Helper()
 	r = newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	// The listener is older than the agent.
 	server = r.servers[0].agent(serverText("rewritten", "80"))
 	return r, r.client.agent(clientText), server
@@ -371,7 +371,7 @@ func TestACookieThatNobodyCameForIsNoVIP(t *testing.T) {
 			r := newRig(t, testServer1)
 			r.servers[0].Sysctl("ipv4/tcp_syncookies", tt.cookies)
 			server, client := r.plainPair("preserved", tt.vip)
-			r.servers[0].listen(":80", tell)
+			r.servers[0].listen(":80", answerAddress)
 			at := func(address string, port uint16) kernel.End {
 				return kernel.EndOf(netip.AddrPortFrom(netip.MustParseAddr(address), port))
 			}
@@ -618,7 +618,7 @@ func TestFailuresMakeTheClientBackOff(t *testing.T) {
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
 	r.servers[0].agent(serverText("rewritten", "80"))
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	client := r.client.agent(strings.ReplaceAll(clientText, "10.77.2.0/24", "10.77.9.0/24"))
 	if c, err := r.client.dial(testVIP + ":80"); err == nil {
 		c.Close()

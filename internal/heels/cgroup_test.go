@@ -74,7 +74,7 @@ func TestListenersOfOtherCgroupsAreLeftAlone(t *testing.T) {
 					subCgroup(t, testCgroup, "c")
 					r := newRig(t, testServer1)
 					r.balance(family.mode, family.vip)
-					inside(t, filepath.Join(testCgroup, tt.listens), func() { r.servers[0].listen(":80", tell) })
+					inside(t, filepath.Join(testCgroup, tt.listens), func() { r.servers[0].listen(":80", answerAddress) })
 					server := r.servers[0].start(withCgroup(t, own, serverTextOf(family.mode, family.vip)))
 					r.client.agent(clientTextOf(family.vip))
 					if n := server.count(t, "listener_ready"); n == 1 != tt.ready {
@@ -147,7 +147,7 @@ func TestConnectionsOfTheLastCgroupAreFinished(t *testing.T) {
 			}
 			for _, a := range []*Agent{server, client} {
 				a.mu.Lock()
-				a.kept.begun = a.kept.begun.Add(-handshakesEnd)
+				a.refresher.started = a.refresher.started.Add(-handshakesEnd)
 				a.mu.Unlock()
 				eventually(t, "no link to the last cgroup", func() bool {
 					names, err := pins.LinkNames(a.pin)
@@ -241,7 +241,7 @@ func TestACgroupThatIsMadeAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			inside(t, service, func() {
-				r.servers[0].listen(":80", tell)
+				r.servers[0].listen(":80", answerAddress)
 				eventually(t, "the listener is prepared", func() bool { return server.count(t, "listener_ready") == 1 })
 				eventually(t, "the client's program is there", func() bool { return pins.AttachedTo(client.pin, "link_client_sockops") == number })
 				vip := netip.AddrPortFrom(netip.MustParseAddr(tt.vip), 80)

@@ -29,13 +29,13 @@ func confirmText(port string) string {
 	return strings.Replace(serverText("rewritten", port), "mode: rewritten,", "mode: rewritten, confirm: true,", 1)
 }
 
-// answerWhom waits for a line, then does as tell.
+// answerWhom waits for a line, then does as answerAddress.
 func answerWhom(c net.Conn) {
 	if _, err := bufio.NewReader(io.LimitReader(c, 2)).ReadString('\n'); err != nil {
 		c.Close()
 		return
 	}
-	tell(c)
+	answerAddress(c)
 }
 
 // Nobody's accept() pays for a mode that is not used, and a VIP that comes to it while the agent runs has all it needs.
@@ -108,7 +108,7 @@ func TestConfirmLeavesTheHandshakeToTheBalancer(t *testing.T) {
 				c.Close()
 				eventually(t, "no connection left", func() bool { return live(t, client)+live(t, server) == 0 })
 				eventually(t, "the balancer is told", func() bool { return r.in.Load() == 4 && r.out.Load() == 4 })
-				time.Sleep(2 * tellEvery)
+				time.Sleep(2 * notifyEvery)
 				if in, out := r.in.Load(), r.out.Load(); in != 4 || out != 4 {
 					t.Errorf("%d segments came to the balancer, %d left it; want the handshake and a reset %v %v", in, out, dump(t, client), dump(t, server))
 				}
@@ -156,7 +156,7 @@ func TestConfirmLeavesSYNsAsTheyAre(t *testing.T) {
 	l := newLab(t, confirmLab, "10.77.2.1:8080")
 	l.reach("10.77.0.0/16")
 	heelstest.Within(t, l.host.NS, l.readyListeners)
-	heelstest.Within(t, l.host.NS, func() error { return l.beginTelling(l.config) })
+	heelstest.Within(t, l.host.NS, func() error { return l.ensureNotifier(l.config) })
 	for _, tt := range []struct {
 		name    string
 		f       fixture
@@ -392,10 +392,10 @@ func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 		}
 	}
 	is("decline_agent")
-	told := &teller{k: l.Kernel}
+	notifier := &endNotifier{k: l.Kernel}
 	promise := func() {
 		t.Helper()
-		if err := told.promise(); err != nil {
+		if err := notifier.promise(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -408,7 +408,7 @@ func TestConfirmOnlyWhatWillBeTold(t *testing.T) {
 	}
 	promise()
 	is("decline_agent")
-	told.quietUntil = kernel.Monotonic()
+	notifier.quietUntil = kernel.Monotonic()
 	promise()
 	is("confirm_taken")
 	if err := l.maps.HeelsConfirmUntil.Put(uint32(0), kernel.Monotonic()); err != nil {

@@ -71,7 +71,7 @@ func (k *Kernel) letGo() error {
 	if err := k.unused(); err != nil {
 		return err
 	}
-	return k.tellRest()
+	return k.notifyRemaining()
 }
 
 const (

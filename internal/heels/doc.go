@@ -7,5 +7,7 @@
 // sent to that address, and the server's come from the VIP. Both ends' TCP sees one address for all of the connection; tc programs change
 // packets by what sock_ops programs have left in the sockets' storage. The kernel programs are in bpf/heels_client.bpf.c and bpf/heels_server.bpf.c.
 //
-// Everything is pinned. Connections need the programs, not this process: it loads, configures and shows.
+// Everything is pinned. Connections need the programs, not this process: it loads, configures and shows. Packages below this one have the parts: the kernel
+// programs (kernel), the configuration (settings), the pin directory and what is attached by it (pins), the routes to servers and clients (routes), resets
+// for balancers (reset), and what the machine needs (check).
 package heels

@@ -21,7 +21,7 @@ func TestClientsThatAskForECNOffer(t *testing.T) {
 			server, client := r.plainPair(tt.mode, tt.vip)
 			r.client.Sysctl("ipv4/tcp_ecn", "1")
 			r.servers[0].Sysctl("ipv4/tcp_ecn", "1")
-			r.servers[0].listen(":80", tell)
+			r.servers[0].listen(":80", answerAddress)
 			c, err := r.client.dial("[" + tt.vip + "]:80")
 			if err != nil {
 				t.Fatal(err, dump(t, client), dump(t, server))

@@ -29,8 +29,8 @@ func TestConfirmABalancerThatForgetsServesANewClient(t *testing.T) {
 	r, server, c, entry := directConfirmed(t)
 	other := r.plug("other", "10.77.3.2")
 	// What would be told of the old connection's end stays to be seen.
-	server.told.close()
-	server.told = nil
+	server.notifier.close()
+	server.notifier = nil
 	r.forget("10.77.3.2", kernel.AddrPort(entry.Balancer).Port())
 	fresh, err := other.dial(testVIP + ":80")
 	if err != nil {

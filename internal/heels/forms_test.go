@@ -167,7 +167,7 @@ func TestBytesAreTheSameBehindExtensionHeaders(t *testing.T) {
 			r.masquerade6()
 			text := strings.Replace(serverTextOf("rewritten", rig6VIP), "mode: rewritten,", "mode: rewritten, balancers: [\"fd77::/16\"],", 1)
 			server, client := r.servers[0].agent(text), r.client.agent(clientTextOf(rig6VIP))
-			r.servers[0].listen(":80", tell)
+			r.servers[0].listen(":80", answerAddress)
 			to := netip.AddrPortFrom(netip.MustParseAddr(rig6VIP), 80)
 			s := r.client.socket(t, to)
 			// One header of 8 bytes: its kind, no more words, padding of 4 bytes.
@@ -255,7 +255,7 @@ func TestBytesAreTheSameInAVLAN(t *testing.T) {
 	r.lb.Run("table ip t {\n chain pre { type nat hook prerouting priority -100; ip daddr "+testVIP+" tcp dport 80 dnat to "+testServer1+":80; }\n chain post { type nat hook postrouting priority 100; ct status dnat masquerade; }\n}\n", "nft", "-f", "-")
 	server := r.servers[0].start(parse(t, "vlan7", serverText("rewritten", "80")))
 	client := r.client.start(parse(t, "vlan7", clientText))
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	echo(t, r.connect(), 4<<20)
 	if n := server.count(t, "accepted"); n != 1 || client.count(t, "direct") != 1 {
 		t.Errorf("the connection is not direct: %v %v", dump(t, client), dump(t, server))

@@ -121,7 +121,7 @@ func TestACapturedSYNFillsNoCookies(t *testing.T) {
 	r := newRig(t, testServer1)
 	server, _ := r.plainPair("preserved", testVIP)
 	r.servers[0].Sysctl("ipv4/tcp_syncookies", "2")
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	captured := fixture{client: testClient + ":20090", from: testClient + ":20090", to: testServer1 + ":80", vip: testVIP + ":80", flags: 2, ours: true}
 	for i := range uint32(replays) {
 		captured.seq = i
@@ -382,7 +382,7 @@ func TestConfirmTakesACapturedSYNOnce(t *testing.T) {
 	l := newLab(t, "option: { key: { file: "+file+" } }\n"+confirmLab, "10.77.2.1:8080")
 	l.reach("10.77.0.0/16")
 	heelstest.Within(t, l.host.NS, l.readyListeners)
-	heelstest.Within(t, l.host.NS, func() error { return l.beginTelling(l.config) })
+	heelstest.Within(t, l.host.NS, func() error { return l.ensureNotifier(l.config) })
 	signer := &settings.Key{0x03020100, 0x07060504}
 	for _, tt := range []struct {
 		name, verdict, client, from string

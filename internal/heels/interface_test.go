@@ -21,7 +21,7 @@ func TestAnInterfaceThatIsMadeAgain(t *testing.T) {
 			t.Run(tt.name+" "+string(role), func(t *testing.T) {
 				r := newRig(t, testServer1)
 				server, client := r.plainPair(tt.mode, tt.vip)
-				r.servers[0].listen(":80", tell)
+				r.servers[0].listen(":80", answerAddress)
 				h, agent, addresses := r.client, client, []string{testClient, rig6Client}
 				if role == ServerRole {
 					h, agent, addresses = r.servers[0], server, []string{testServer1, rig6Server}
@@ -59,7 +59,7 @@ func TestAnInterfaceThatIsMadeAgain(t *testing.T) {
 func TestNothingBeginsWithoutAnInterface(t *testing.T) {
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	server, client := r.servers[0].agent(serverText("rewritten", "80")), r.client.agent(clientText)
 	for _, tt := range []struct {
 		agent   *Agent

@@ -233,6 +233,15 @@ func (k *Kernel) SetDraining(r Role, on bool) error {
 	})
 }
 
+// setIncomplete says whether an interface has no programs.
+func (k *Kernel) setIncomplete(is bool) error {
+	c, err := k.control()
+	if err != nil || c.Flags&kernel.FlagIncomplete != 0 == is {
+		return err
+	}
+	return k.change(func(c *kernel.Control) { c.Flags ^= kernel.FlagIncomplete })
+}
+
 // newSecret is what SYNs are marked with that this host has committed to.
 func newSecret() [2]uint32 {
 	var b [8]byte

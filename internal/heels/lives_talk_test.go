@@ -112,7 +112,7 @@ func (t *talk) run() {
 		return
 	}
 	defer t.c.Close()
-	v.begun.Add(1)
+	v.started.Add(1)
 	keepAlive(t.c)
 	// In confirm mode it makes a difference who speaks first.
 	first := t.IntN(2) == 0

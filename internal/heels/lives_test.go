@@ -55,7 +55,7 @@ func TestLivesLoseNoConnection(t *testing.T) {
 
 func live1(t *testing.T, seed uint64) {
 	v := newVillage(t, seed)
-	defer v.tell()
+	defer v.report()
 	for range *livesActs {
 		v.act()
 	}
@@ -116,12 +116,12 @@ type village struct {
 	keys, keyStep int
 	talks         sync.WaitGroup
 	// over ends long connections; lost counts connections that were.
-	over         chan struct{}
-	begun, ended atomic.Int64
-	lost         atomic.Int64
-	start        time.Time
-	mu           sync.Mutex
-	trail        []string
+	over           chan struct{}
+	started, ended atomic.Int64
+	lost           atomic.Int64
+	start          time.Time
+	mu             sync.Mutex
+	trail          []string
 }
 
 func newVillage(t *testing.T, seed uint64) *village {
@@ -158,7 +158,7 @@ func (v *village) note(format string, a ...any) {
 	v.trail = append(v.trail, fmt.Sprintf("%6.3f ", time.Since(v.start).Seconds())+fmt.Sprintf(format, a...))
 }
 
-func (v *village) tell() {
+func (v *village) report() {
 	if v.t.Failed() {
 		v.t.Logf("to repeat: -lives.seed and -lives.acts=%d\n%s", *livesActs, strings.Join(v.trail, "\n"))
 	}
@@ -481,8 +481,8 @@ func (v *village) rest() {
 	v.note("all come to rest")
 	close(v.over)
 	v.talks.Wait()
-	v.note("%d connections were there, %d have ended as they should, %d were lost", v.begun.Load(), v.ended.Load(), v.lost.Load())
-	v.t.Logf("%s: %d connections, %d around the balancer; client: %v, server: %v", v.way.name, v.begun.Load(), v.client.agent.count(v.t, "direct")+v.client.agent.count(v.t, "confirm_switched"), dump(v.t, v.client.agent), dump(v.t, v.server.agent))
+	v.note("%d connections were there, %d have ended as they should, %d were lost", v.started.Load(), v.ended.Load(), v.lost.Load())
+	v.t.Logf("%s: %d connections, %d around the balancer; client: %v, server: %v", v.way.name, v.started.Load(), v.client.agent.count(v.t, "direct")+v.client.agent.count(v.t, "confirm_switched"), dump(v.t, v.client.agent), dump(v.t, v.server.agent))
 }
 
 // mustBeEmpty demands that nothing is left: no socket, no entry, no end that is not told, no program, no pin.

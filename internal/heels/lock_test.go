@@ -21,7 +21,7 @@ func TestTwoTellEachEndOnce(t *testing.T) {
 	const ends = 20000
 	l := newLab(t, confirmLab)
 	var mu sync.Mutex
-	told := map[uint32]int{}
+	reported := map[uint32]int{}
 	for i := range uint32(ends) {
 		if err := l.maps.HeelsEndedNow.Put(nil, kernel.Ended{Seq: i}); err != nil {
 			t.Fatal(err)
@@ -29,37 +29,37 @@ func TestTwoTellEachEndOnce(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 2 {
-		teller, err := newTeller(l.Kernel)
+		notifier, err := newEndNotifier(l.Kernel)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer teller.release()
-		teller.deliver = func(e *kernel.Ended) error {
+		defer notifier.release()
+		notifier.deliver = func(e *kernel.Ended) error {
 			mu.Lock()
 			defer mu.Unlock()
-			told[e.Seq]++
+			reported[e.Seq]++
 			return nil
 		}
 		wg.Go(func() {
 			for isWaiting(l.maps.HeelsEndedNow) {
-				if err := teller.drain(l.maps.HeelsEndedNow, 0); err != nil {
+				if err := notifier.drain(l.maps.HeelsEndedNow, 0); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	untold, again := 0, 0
+	missed, again := 0, 0
 	for i := range uint32(ends) {
-		switch n := told[i]; {
+		switch n := reported[i]; {
 		case n == 0:
-			untold++
+			missed++
 		case n > 1:
 			again++
 		}
 	}
-	if untold+again > 0 {
-		t.Errorf("of %d ends %d were told to nobody, %d more than once", ends, untold, again)
+	if missed+again > 0 {
+		t.Errorf("of %d ends %d were told to nobody, %d more than once", ends, missed, again)
 	}
 }
 
@@ -86,8 +86,8 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, do := range map[string]func() error{
-		"tell": func() error { return a.told.drain(a.maps.HeelsEndedNow, 0) },
-		"keep": a.kept.look,
+		"tell": func() error { return a.notifier.drain(a.maps.HeelsEndedNow, 0) },
+		"keep": a.refresher.look,
 	} {
 		done := make(chan error)
 		go func() { done <- do() }()
@@ -103,10 +103,10 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 	if !isWaiting(a.maps.HeelsEndedNow) {
 		t.Error("an end was told while another had the lock")
 	}
-	a.told.close()
-	a.told = nil
-	a.kept.close()
-	a.kept = nil
+	a.notifier.close()
+	a.notifier = nil
+	a.refresher.close()
+	a.refresher = nil
 	lock.Close()
 }
 
@@ -114,7 +114,7 @@ func TestAnAgentEndsWhileAnotherHasTheLock(t *testing.T) {
 func TestPinsOfAnotherNamespace(t *testing.T) {
 	r := newRig(t, testServer1)
 	r.nat("80", testServer1+":80", true)
-	r.servers[0].listen(":80", tell)
+	r.servers[0].listen(":80", answerAddress)
 	server := r.servers[0].agent(serverText("rewritten", "80"))
 	r.client.agent(clientText)
 	other := r.plug("other", testServer2)

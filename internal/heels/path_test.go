@@ -48,7 +48,7 @@ func TestOnlySynPassesTheBalancer(t *testing.T) {
 			r := newRig(t, testServer1)
 			tt.balancer(r)
 			server := r.servers[0].agent(serverText(tt.mode, tt.port))
-			r.servers[0].listen(":"+tt.port, tell)
+			r.servers[0].listen(":"+tt.port, answerAddress)
 			client := r.client.agent(clientText)
 
 			c, err := r.client.dial(testVIP + ":80")
@@ -91,7 +91,7 @@ func TestASYNThatComesLateBeginsNothing(t *testing.T) {
 			r := newRig(t, testServer1)
 			tt.balancer(r)
 			server := r.servers[0].agent(serverText(tt.mode, "80"))
-			r.servers[0].listen(":80", tell)
+			r.servers[0].listen(":80", answerAddress)
 			r.client.agent(clientText)
 			c := r.connect()
 			echo(t, c, 1<<16)

@@ -95,7 +95,7 @@ func TestASocketMayConnectElsewhere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, testServer1)
 			server, client := r.plainPair(tt.mode, tt.vip)
-			r.servers[0].listen(":80", tell)
+			r.servers[0].listen(":80", answerAddress)
 			end := make(chan struct{})
 			r.servers[0].listen(":81", func(c net.Conn) {
 				fmt.Fprintln(c, "?")
@@ -133,7 +133,7 @@ func TestASocketMayGiveUpAndConnectElsewhere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, testServer1)
 			_, client := r.plainPair(tt.mode, tt.vip)
-			r.servers[0].listen(":81", tell)
+			r.servers[0].listen(":81", answerAddress)
 			r.lb.Run("table inet d {\n chain i { type filter hook prerouting priority -300; tcp dport 80 drop; }\n}\n", "nft", "-f", "-")
 			vip, other := netip.AddrPortFrom(netip.MustParseAddr(tt.vip), 80), netip.AddrPortFrom(netip.MustParseAddr(tt.other), 81)
 			s := r.client.socket(t, vip)
@@ -174,7 +174,7 @@ func TestAnAcceptedSocketMayConnectElsewhere(t *testing.T) {
 			}
 			accepted.disconnect()
 			l.close()
-			r.client.listen(":81", tell)
+			r.client.listen(":81", answerAddress)
 			to := testClient
 			if vip.Addr().Is6() {
 				to = rig6Client

@@ -386,8 +386,8 @@ func (h *host) dialFrom(port int, address string) (net.Conn, error) {
 	return c, err
 }
 
-// tell answers with the address that the server sees, then echoes.
-func tell(c net.Conn) {
+// answerAddress answers with the address that the server sees, then echoes.
+func answerAddress(c net.Conn) {
 	defer c.Close()
 	fmt.Fprintf(c, "%s\n", c.RemoteAddr())
 	_, _ = io.Copy(c, c)

@@ -228,7 +228,7 @@ func TestAConnectionByTheBalancerAfterOneAroundIt(t *testing.T) {
 			c.Close()
 			return
 		}
-		tell(c)
+		answerAddress(c)
 	})
 	closes <- true
 	r.serverEndsFirst(port, testVIP)

@@ -55,7 +55,7 @@ func Run(c *settings.Config, pin string) []Finding {
 func machine(c *settings.Config, pin string) []Finding {
 	list := []Finding{checkPinDirectory(pin), checkLock(pin), checkAgents(pin)}
 	for _, name := range c.Interfaces {
-		list = append(list, checkInterface(name), checkInForce(c, pin, name), checkReversePath(name))
+		list = append(list, checkInterface(name), checkAttached(c, pin, name), checkReversePath(name))
 		if usesIPv6(c) {
 			list = append(list, checkIPv6(name))
 		}

@@ -135,9 +135,9 @@ func checkLock(pin string) Finding {
 	return Finding{name, Missing, fmt.Sprintf("%s is locked by %s for more than %v: an agent that starts waits for that", pin, who, lockPatience), remedy}
 }
 
-// checkInForce looks whether what an agent has attached to an interface is still there: an interface that is deleted takes its programs along, and the next of its
+// checkAttached looks whether what an agent has attached to an interface is still there: an interface that is deleted takes its programs along, and the next of its
 // name has none until an agent attaches them.
-func checkInForce(c *settings.Config, pin, device string) Finding {
+func checkAttached(c *settings.Config, pin, device string) Finding {
 	name := "programs " + device
 	m, in, err := openControl(pin)
 	if err != nil || m == nil {
@@ -149,7 +149,7 @@ func checkInForce(c *settings.Config, pin, device string) Finding {
 	}
 	var gone, never []string
 	for end := time.Now().Add(attachPatience); ; time.Sleep(checkPoll) {
-		if gone, never = notInForce(c, pin, device); len(gone) == 0 || time.Now().After(end) {
+		if gone, never = missingPrograms(c, pin, device); len(gone) == 0 || time.Now().After(end) {
 			break
 		}
 	}
@@ -168,8 +168,8 @@ func checkInForce(c *settings.Config, pin, device string) Finding {
 	return fine(name, "all are in force")
 }
 
-// notInForce are the programs that were attached to an interface that is gone, and those that have never been.
-func notInForce(c *settings.Config, pin, device string) (gone, never []string) {
+// missingPrograms are the programs that were attached to an interface that is gone, and those that have never been.
+func missingPrograms(c *settings.Config, pin, device string) (gone, never []string) {
 	index := uint64(0)
 	if d, err := net.InterfaceByName(device); err == nil {
 		index = uint64(d.Index)

@@ -20,8 +20,8 @@ import (
 type process struct {
 	pid  int
 	name string
-	// begun is when it was started, in clock ticks since boot.
-	begun uint64
+	// started is when it was started, in clock ticks since boot.
+	started uint64
 }
 
 func (p process) String() string { return fmt.Sprintf("process %d (%s)", p.pid, p.name) }
@@ -48,7 +48,7 @@ func processOf(pid int) process {
 	}
 	p.name = rest[:at]
 	if fields := strings.Fields(rest[at+1:]); len(fields) > 19 {
-		p.begun, _ = strconv.ParseUint(fields[19], 10, 64)
+		p.started, _ = strconv.ParseUint(fields[19], 10, 64)
 	}
 	return p
 }
@@ -76,8 +76,8 @@ func holdersOf(m *ebpf.Map) ([]process, error) {
 		list = append(list, processOf(pid))
 	}
 	slices.SortFunc(list, func(a, b process) int {
-		if a.begun != b.begun {
-			return int(min(max(int64(a.begun)-int64(b.begun), -1), 1))
+		if a.started != b.started {
+			return int(min(max(int64(a.started)-int64(b.started), -1), 1))
 		}
 		return a.pid - b.pid
 	})

@@ -137,8 +137,8 @@ func (f fields) texts(name string) (found []string) {
 	return found
 }
 
-// notPlain says why an address cannot be used although it is one; "" when it can.
-func notPlain(a netip.Addr) string {
+// unsupported says why an address cannot be used although it is one; "" when it can.
+func unsupported(a netip.Addr) string {
 	switch {
 	case a.Is4In6():
 		return "is IPv4 in a form of IPv6: write it as IPv4"
@@ -158,7 +158,7 @@ func (f fields) addrPort(name string) netip.AddrPort {
 		f.add(name, "want an address with a port, as 10.0.0.100:80 or [fd00::100]:80")
 		return a
 	}
-	if why := notPlain(a.Addr()); why != "" {
+	if why := unsupported(a.Addr()); why != "" {
 		f.add(name, "%s %s", a.Addr(), why)
 		return netip.AddrPort{}
 	}
@@ -177,8 +177,8 @@ func (f fields) addrs(name string) (v4, v6 netip.Addr) {
 		switch {
 		case err != nil:
 			f.r.add(path, "want an address, as 10.0.2.1")
-		case notPlain(a) != "":
-			f.r.add(path, "%s %s", a, notPlain(a))
+		case unsupported(a) != "":
+			f.r.add(path, "%s %s", a, unsupported(a))
 		case into.IsValid():
 			f.r.add(path, "%s and %s are of one family: name one", *into, a)
 		default:
@@ -202,7 +202,7 @@ func (f fields) prefixes(name string, like netip.Addr) (found []netip.Prefix) {
 		case err != nil:
 			f.r.add(path, "want a prefix, as 10.0.2.0/24 or fd00:2::/64")
 		case p.Addr().Is4In6():
-			f.r.add(path, "%s %s", p, notPlain(p.Addr()))
+			f.r.add(path, "%s %s", p, unsupported(p.Addr()))
 		case like.IsValid() && p.Addr().Is4() != like.Is4():
 			f.r.add(path, "%s is %s and the VIP %s: name prefixes of the VIP's family", p, Family(p.Addr()), Family(like))
 		case p != p.Masked():

@@ -24,7 +24,7 @@ func TestAnEndIsToldWhenTheInterfaceIsBack(t *testing.T) {
 	if err := server.maps.HeelsEndedNow.Put(nil, kernel.Ended{Local: at(testServer1 + ":80"), Remote: at(testBalancer + ":1"), Seq: 1, At: kernel.Monotonic()}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * tellEvery)
+	time.Sleep(3 * notifyEvery)
 	r.wire.Connect(h.Host, testServer1)
 	eventually(t, "the balancer is told", func() bool { return r.in.Load() == before+1 })
 	if isWaiting(server.maps.HeelsEndedNow) {
@@ -35,32 +35,32 @@ func TestAnEndIsToldWhenTheInterfaceIsBack(t *testing.T) {
 // One that can never be sent does not keep others waiting for ever.
 func TestAnEndThatCannotBeToldIsGivenUp(t *testing.T) {
 	l := newLab(t, confirmLab)
-	teller, err := newTeller(l.Kernel)
+	notifier, err := newEndNotifier(l.Kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer teller.release()
-	told := 0
-	teller.deliver = func(e *kernel.Ended) error {
+	defer notifier.release()
+	reported := 0
+	notifier.deliver = func(e *kernel.Ended) error {
 		if e.Seq == 1 {
 			return unix.ENETUNREACH
 		}
-		told++
+		reported++
 		return nil
 	}
 	queue := l.maps.HeelsEndedNow
-	for i, at := range []uint64{kernel.Monotonic() - uint64(tellTries), kernel.Monotonic()} {
+	for i, at := range []uint64{kernel.Monotonic() - uint64(notifyTries), kernel.Monotonic()} {
 		if err := queue.Put(nil, kernel.Ended{Seq: uint32(i) + 1, At: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := teller.drain(queue, 0); err != nil || told != 1 || isWaiting(queue) {
-		t.Errorf("%d ends were told, %v; want the second", told, err)
+	if err := notifier.drain(queue, 0); err != nil || reported != 1 || isWaiting(queue) {
+		t.Errorf("%d ends were told, %v; want the second", reported, err)
 	}
 	if err := queue.Put(nil, kernel.Ended{Seq: 1, At: kernel.Monotonic()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := teller.drain(queue, 0); err != nil || !isWaiting(queue) {
+	if err := notifier.drain(queue, 0); err != nil || !isWaiting(queue) {
 		t.Errorf("an end was given up at once, %v", err)
 	}
 }
