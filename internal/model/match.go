@@ -171,3 +171,24 @@ func (r *Route) pathMatches(req *Request, path string) bool {
 	}
 	return r.Path.Matches(path)
 }
+
+// Conditions lists what a route asks besides its path, one text for each.
+func (r *Route) Conditions() []string {
+	texts := []string{}
+	for i := range r.Headers {
+		texts = append(texts, r.Headers[i].Text())
+	}
+	for i := range r.Query {
+		texts = append(texts, r.Query[i].Text())
+	}
+	for i := range r.Cookies {
+		texts = append(texts, r.Cookies[i].Text())
+	}
+	if r.GRPC {
+		texts = append(texts, "grpc")
+	}
+	if r.Fraction.Denominator > 0 {
+		texts = append(texts, r.Fraction.Text())
+	}
+	return texts
+}

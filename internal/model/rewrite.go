@@ -19,39 +19,6 @@ type PathRewrite struct {
 	Regex *Substitution
 }
 
-// Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
-// goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
-func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
-	return r.TargetAt(steadily, target, w)
-}
-
-// TargetAt is Target at a pace.
-func (r *Route) TargetAt(pace Pace, target string, w PathRewrite) (out string, ok bool) {
-	path, _, _ := strings.Cut(target, "?")
-	switch {
-	case w.Prefix != "":
-		// Envoy counts the bytes of the match, and cuts off as many, even if path
-		// parameters were ignored in the comparison.
-		return w.Prefix + target[min(r.matched(path), len(target)):], true
-	case w.Regex != nil:
-		if replaced := w.Regex.ReplaceAt(pace, path); replaced != "" {
-			return replaced + target[len(path):], true
-		}
-	}
-	return target, false
-}
-
-// matched is how many bytes of a path prefix_rewrite replaces.
-func (r *Route) matched(path string) int {
-	if r.ReplacesAll() {
-		return len(path)
-	}
-	return len(r.Path.Value)
-}
-
-// ReplacesAll reports whether prefix_rewrite replaces all of a path, and not as many bytes as the match has.
-func (r *Route) ReplacesAll() bool { return r.Path.Kind == PathRegex || r.Path.Kind == PathConnect }
-
 // Substitution replaces whatever a regular expression finds
 // (envoy.type.matcher.v3.RegexMatchAndSubstitute).
 type Substitution struct {

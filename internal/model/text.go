@@ -27,27 +27,6 @@ func (m PathMatch) Text() string {
 	return text
 }
 
-// Conditions lists what a route asks besides its path, one text for each.
-func (r *Route) Conditions() []string {
-	texts := []string{}
-	for i := range r.Headers {
-		texts = append(texts, r.Headers[i].Text())
-	}
-	for i := range r.Query {
-		texts = append(texts, r.Query[i].Text())
-	}
-	for i := range r.Cookies {
-		texts = append(texts, r.Cookies[i].Text())
-	}
-	if r.GRPC {
-		texts = append(texts, "grpc")
-	}
-	if r.Fraction.Denominator > 0 {
-		texts = append(texts, r.Fraction.Text())
-	}
-	return texts
-}
-
 // Text is the condition as its operator reads: name=value, name^=prefix, name, each
 // with a ! when it is inverted, and a ? behind the name of a header that may be missing.
 func (h *HeaderMatch) Text() string {

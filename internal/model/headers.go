@@ -2,29 +2,12 @@
 
 package model
 
-import "slices"
-
 // HeaderLevel is what a part of the configuration changes: a route table, a virtual host,
 // a route or a weighted cluster.
 type HeaderLevel struct{ Request, Response HeaderChanges }
 
 // IsZero reports a level that changes nothing.
 func (l *HeaderLevel) IsZero() bool { return l.Request.IsZero() && l.Response.IsZero() }
-
-// OrderChanges gives each route the levels that concern it. As in Envoy a route's goes
-// before its virtual host's and that before the table's, so that the table has the last
-// word, unless MostSpecificWins.
-func (t *RouteTable) OrderChanges() {
-	for _, vh := range t.VirtualHosts {
-		for _, r := range vh.Routes {
-			levels := []*HeaderLevel{&r.Changes, &vh.Changes, &t.Changes}
-			if t.MostSpecificWins {
-				slices.Reverse(levels)
-			}
-			r.Levels = slices.DeleteFunc(levels, (*HeaderLevel).IsZero)
-		}
-	}
-}
 
 // HeaderChanges are what one level of the configuration does to headers: it removes
 // first, then evaluates all values, and only then sets them

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import "net/netip"
+
+// Config is one complete, validated configuration.
+type Config struct {
+	// Admin is the address of the admin API; the zero value means none.
+	Admin netip.AddrPort
+	// Listeners in the order of the source; names and addresses are unique.
+	Listeners []*Listener
+	// Clusters in the order of the source; names are unique.
+	Clusters []*Cluster
+	// MaxConnections bounds the connections to bound sockets that are open at one time; 0 is no limit
+	// (DownstreamConnectionsConfig.max_active_downstream_connections).
+	MaxConnections uint64
+	// Passed are listeners that are not put in force.
+	Passed []Passed
+	// Local is this node; nil: it is not known where it stands, and there is no zone-aware routing.
+	Local *Local
+}
+
+// Cluster returns the cluster of that name, or nil.
+func (c *Config) Cluster(name string) *Cluster {
+	for _, cl := range c.Clusters {
+		if cl.Name == name {
+			return cl
+		}
+	}
+	return nil
+}
+
+// Passed says that a part of the configuration is not put in force, and why. Nothing of it goes wrong: those whom it concerns are served
+// as if XLB were not there.
+type Passed struct {
+	Listener string
+	Address  netip.AddrPort
+	Why      string
+}
+
+// ListenerOf returns the listener that takes connections to an address, or nil: as in Envoy the one at the address, else the one at 0.0.0.0
+// or :: with its port, else the one that takes all.
+func (c *Config) ListenerOf(to netip.AddrPort) *Listener {
+	var found *Listener
+	best := -1
+	for _, l := range c.Listeners {
+		if closeness, ok := l.takes(to); ok && closeness > best {
+			found, best = l, closeness
+		}
+	}
+	return found
+}
+
+// PassesBy reports whether a listener's connections go where they would go without it, so that nobody has to take them.
+func (c *Config) PassesBy(l *Listener) bool {
+	if l.TCP == nil || l.Inspection != nil || !l.Many.IsValid() || l.TCP.InUserSpace() != "" {
+		return false
+	}
+	for _, share := range l.TCP.Clusters {
+		cluster := c.Cluster(share.Name)
+		if cluster == nil || !cluster.FollowsClient() || cluster.OriginalPort != 0 {
+			return false
+		}
+	}
+	return len(l.TCP.Clusters) > 0
+}
+
+// PlainClusters are those that listeners without HTTP name, and no route.
+func (c *Config) PlainClusters() map[string]bool {
+	plain := map[string]bool{}
+	for _, l := range c.Listeners {
+		for _, p := range l.Proxies() {
+			for _, share := range p.Clusters {
+				plain[share.Name] = true
+			}
+		}
+	}
+	if len(plain) > 0 {
+		c.eachRoute(func(r *Route) {
+			for _, share := range r.Clusters {
+				delete(plain, share.Name)
+			}
+		})
+	}
+	return plain
+}
+
+func (c *Config) eachRoute(f func(*Route)) {
+	for _, l := range c.Listeners {
+		for _, vh := range l.Routes.VirtualHosts {
+			for _, r := range vh.Routes {
+				f(r)
+			}
+		}
+	}
+}
+
+// TimedByCluster reports whether a cluster of the route limits how long a request may take.
+func (c *Config) TimedByCluster(r *Route) bool {
+	return r.anyShare(func(share *WeightedCluster) bool {
+		cl := c.Cluster(share.Name)
+		return cl != nil && cl.MaxDuration > 0
+	})
+}
