@@ -14,15 +14,16 @@ type CookieMatch struct {
 	Invert bool
 }
 
-func (m *CookieMatch) matches(req *Request) bool {
-	value, found := req.cookie(m.Name)
+// Matches reports whether a request satisfies the match.
+func (m *CookieMatch) Matches(req *Request) bool {
+	value, found := req.Cookie(m.Name)
 	return (found && m.String.matches(value, req.Whole)) != m.Invert
 }
 
-// cookie reads the Cookie fields as Envoy does: pairs end with ";", spaces before
+// Cookie returns the value of the first cookie of that name. It reads the Cookie fields as Envoy does: pairs end with ";", spaces before
 // a name do not count, and double quotes around a value do not belong to it. What
 // has no "=" is no cookie.
-func (r *Request) cookie(name string) (value string, found bool) {
+func (r *Request) Cookie(name string) (value string, found bool) {
 	for _, field := range r.Values("cookie") {
 		for pair := range strings.SplitSeq(field, ";") {
 			key, value, ok := strings.Cut(strings.TrimLeft(pair, " "), "=")

@@ -71,7 +71,7 @@ func (f *Fault) Concerns(r *Request, cluster string) bool {
 		return false
 	}
 	for i := range f.Headers {
-		if !f.Headers[i].matches(r) {
+		if !f.Headers[i].Matches(r) {
 			return false
 		}
 	}

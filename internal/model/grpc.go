@@ -7,8 +7,8 @@ import "strings"
 // GRPCContentType begins the content type of every gRPC request.
 const GRPCContentType = "application/grpc"
 
-// isGRPC decides for RouteMatch.grpc.
-func (r *Request) isGRPC() bool { return IsGRPC(r.Values("content-type")) }
+// IsGRPC decides for RouteMatch.grpc.
+func (r *Request) IsGRPC() bool { return IsGRPC(r.Values("content-type")) }
 
 // IsGRPC reports whether a request with these values of content-type is one of gRPC. That is Envoy's rule
 // (Grpc::Common::hasGrpcContentType): the content type is "application/grpc", or that and something behind a "+".

@@ -83,7 +83,7 @@ func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
 		values := p.values(r, from.Pace)
 		return hashing.Sum(values...), len(values) > 0
 	case HashCookie:
-		value, _ := r.cookie(p.Name)
+		value, _ := r.Cookie(p.Name)
 		if value == "" && p.New != nil && from.NewCookie != nil {
 			value = from.NewCookie(p)
 		}
@@ -98,9 +98,9 @@ func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
 
 // values are those of the header. Their order is of no consequence: Envoy sorts them.
 func (p *HashPolicy) values(r *Request, pace Pace) []string {
-	values := slices.Clone(r.values(p.Name))
+	values := slices.Clone(r.Header(p.Name))
 	if pace == nil {
-		pace = steadily
+		pace = Unpaced
 	}
 	if p.Rewrite != nil {
 		for i := range values {

@@ -57,8 +57,9 @@ func (r Range) Contains(value string) bool {
 	return err == nil && r.Start <= n && n < r.End
 }
 
-func (h *HeaderMatch) matches(req *Request) bool {
-	values := req.values(h.Name)
+// Matches reports whether a request satisfies the match.
+func (h *HeaderMatch) Matches(req *Request) bool {
+	values := req.Header(h.Name)
 	if len(values) == 0 && h.MissingAsEmpty {
 		values = []string{""}
 	}
@@ -84,10 +85,7 @@ func (h *HeaderMatch) accepts(value string, whole func(re *Regex, value string) 
 }
 
 // Header returns the values of a header or pseudo header as a header match compares them.
-func (r *Request) Header(name string) []string { return r.values(name) }
-
-// values returns what a header match compares.
-func (r *Request) values(name string) []string {
+func (r *Request) Header(name string) []string {
 	switch name {
 	case ":method":
 		return present(r.Method)

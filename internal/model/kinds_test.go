@@ -150,11 +150,11 @@ func TestMissingHeaderCountsAsEmptyWhereAsked(t *testing.T) {
 	for _, tt := range tests {
 		h := tt.match
 		h.Name, h.MissingAsEmpty = "x", true
-		if got := h.matches(request("host", "/")); got != tt.want {
+		if got := h.Matches(request("host", "/")); got != tt.want {
 			t.Errorf("%s: got %t", tt.name, got)
 		}
 		h.Invert = true
-		if got := h.matches(request("host", "/")); got != tt.inverted {
+		if got := h.Matches(request("host", "/")); got != tt.inverted {
 			t.Errorf("%s, inverted: got %t", tt.name, got)
 		}
 	}
@@ -165,7 +165,7 @@ func TestPseudoHeaders(t *testing.T) {
 	r.Method, r.Scheme = "PUT", "https"
 	for name, value := range map[string]string{":method": "PUT", ":path": "/p?q", ":scheme": "https", "host": "A:80"} {
 		h := HeaderMatch{Name: name, Kind: HeaderString, String: Exact(value)}
-		if !h.matches(r) {
+		if !h.Matches(r) {
 			t.Errorf("%s is not %q", name, value)
 		}
 	}

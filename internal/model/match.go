@@ -32,6 +32,11 @@ type Request struct {
 	response bool
 }
 
+// OfResponse is what conditions see of a response with these headers, to which nothing has been added.
+func OfResponse(values func(name string) []string) *Request {
+	return &Request{Values: values, response: true}
+}
+
 // Match returns the route that serves the request, or nil: no virtual host or
 // no route matches, which Envoy answers with 404.
 func (t *RouteTable) Match(r *Request) *Route {
@@ -109,23 +114,9 @@ func domainRank(domain, host string) int {
 func (t *RouteTable) ComparedPath(r *Request) string {
 	path, _, _ := strings.Cut(r.Path, "?")
 	if t.IgnorePathParameters {
-		path = withoutParameters(path, func(string) bool { return true })
+		path = WithoutParameters(path, func(string) bool { return true })
 	}
 	return path
-}
-
-// withoutParameters cuts those segments of a path at their first ";" of which what stands before it says so.
-func withoutParameters(path string, isCut func(name string) bool) string {
-	if !strings.Contains(path, ";") {
-		return path
-	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if name, _, _ := strings.Cut(s, ";"); isCut(name) {
-			segments[i] = name
-		}
-	}
-	return strings.Join(segments, "/")
 }
 
 // unmet returns the first condition that does not hold; none when the route matches.
@@ -143,21 +134,21 @@ func (r *Route) unmetBesidePath(req *Request) Unmet {
 	switch {
 	case !r.Fraction.Holds(req.Draw):
 		return Unmet{Kind: UnmetFraction}
-	case r.GRPC && !req.isGRPC():
+	case r.GRPC && !req.IsGRPC():
 		return Unmet{Kind: UnmetGRPC}
 	}
 	for i := range r.Headers {
-		if !r.Headers[i].matches(req) {
+		if !r.Headers[i].Matches(req) {
 			return Unmet{UnmetHeader, i}
 		}
 	}
 	for i := range r.Query {
-		if !r.Query[i].matches(req) {
+		if !r.Query[i].Matches(req) {
 			return Unmet{UnmetQuery, i}
 		}
 	}
 	for i := range r.Cookies {
-		if !r.Cookies[i].matches(req) {
+		if !r.Cookies[i].Matches(req) {
 			return Unmet{UnmetCookie, i}
 		}
 	}

@@ -168,11 +168,11 @@ func TestHeaderMatch(t *testing.T) {
 			h := tt.match
 			h.Name = tt.header
 			r := request("host", "/", headers...)
-			if got := h.matches(r); got != tt.want {
+			if got := h.Matches(r); got != tt.want {
 				t.Errorf("got %t, want %t", got, tt.want)
 			}
 			h.Invert = true
-			if got := h.matches(r); got != tt.inverted {
+			if got := h.Matches(r); got != tt.inverted {
 				t.Errorf("inverted: got %t, want %t", got, tt.inverted)
 			}
 		})

@@ -110,7 +110,7 @@ func canonicalPath(path string) (canonical string, ok bool) {
 		return path, true
 	}
 	c := canonicalizer{out: make([]byte, 0, len(path)), percent: -1}
-	for rest := withoutParameters(path, isDots); rest != ""; {
+	for rest := WithoutParameters(path, isDots); rest != ""; {
 		n := c.next(rest)
 		if n == 0 {
 			return "", false
@@ -245,4 +245,18 @@ func unhex(b byte) byte {
 // isUnreserved is RFC 3986 section 2.3.
 func isUnreserved(b byte) bool {
 	return b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || strings.IndexByte("-._~", b) >= 0
+}
+
+// WithoutParameters cuts segments of a path at their first ";": those with a name before it for which isCut holds.
+func WithoutParameters(path string, isCut func(name string) bool) string {
+	if !strings.Contains(path, ";") {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if name, _, _ := strings.Cut(s, ";"); isCut(name) {
+			segments[i] = name
+		}
+	}
+	return strings.Join(segments, "/")
 }

@@ -15,7 +15,8 @@ type QueryMatch struct {
 	Absent bool
 }
 
-func (m *QueryMatch) matches(req *Request) bool {
+// Matches reports whether a request satisfies the match.
+func (m *QueryMatch) Matches(req *Request) bool {
 	value, found := req.QueryValue(m.Name)
 	if m.String == nil {
 		return found != m.Absent

@@ -131,7 +131,7 @@ func (r *Retry) RetriesResponse(status int, fields func(name string) []string) b
 		r.On&RetryOnStatusCodes != 0 && slices.Contains(r.StatusCodes, status):
 		return true
 	}
-	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, &Request{Values: fields, response: true})
+	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, OfResponse(fields))
 }
 
 // Concerns reports whether the policy is for a request.
@@ -140,7 +140,7 @@ func (r *Retry) Concerns(req *Request) bool {
 }
 
 func anyMatches(headers []HeaderMatch, req *Request) bool {
-	return slices.ContainsFunc(headers, func(h HeaderMatch) bool { return h.matches(req) })
+	return slices.ContainsFunc(headers, func(h HeaderMatch) bool { return h.Matches(req) })
 }
 
 // needsDaemon reports whether the policy asks more of the kernel than to look at the status of a response and to keep a copy of the request: it

@@ -76,7 +76,7 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 }
 
 // Replace replaces every match in a value of ASCII.
-func (s *Substitution) Replace(value string) string { return s.ReplaceAt(steadily, value) }
+func (s *Substitution) Replace(value string) string { return s.ReplaceAt(Unpaced, value) }
 
 // ReplaceAt is Replace at a pace, which must say to go on.
 func (s *Substitution) ReplaceAt(pace Pace, value string) string {

@@ -146,7 +146,7 @@ type WeightedCluster struct {
 // Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
 // goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
 func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
-	return r.TargetAt(steadily, target, w)
+	return r.TargetAt(Unpaced, target, w)
 }
 
 // TargetAt is Target at a pace.

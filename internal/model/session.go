@@ -41,12 +41,12 @@ func (s *Session) Concerns(path string) bool {
 // Endpoint is the address that a request brings; empty: none.
 func (s *Session) Endpoint(r *Request, now time.Time) string {
 	if s.Header != "" {
-		if values := r.values(s.Header); len(values) > 0 {
+		if values := r.Header(s.Header); len(values) > 0 {
 			return decoded(values[0])
 		}
 		return ""
 	}
-	value, _ := r.cookie(s.Cookie)
+	value, _ := r.Cookie(s.Cookie)
 	text := decoded(value)
 	if address, expires, ok := parseSession(text); ok {
 		if expires != 0 && expires < now.Unix() {

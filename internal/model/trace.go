@@ -55,13 +55,13 @@ type Unmet struct {
 func (u Unmet) Seen(route *Route, r *Request) []string {
 	switch u.Kind {
 	case UnmetGRPC:
-		return r.values("content-type")
+		return r.Header("content-type")
 	case UnmetHeader:
-		return r.values(route.Headers[u.Index].Name)
+		return r.Header(route.Headers[u.Index].Name)
 	case UnmetQuery:
 		return found(r.QueryValue(route.Query[u.Index].Name))
 	case UnmetCookie:
-		return found(r.cookie(route.Cookies[u.Index].Name))
+		return found(r.Cookie(route.Cookies[u.Index].Name))
 	default:
 		return nil
 	}

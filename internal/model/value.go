@@ -151,5 +151,5 @@ func paced(pace Pace, cost int) func() bool {
 	}
 }
 
-// steadily is the pace of who waits for nobody.
-func steadily(int) bool { return true }
+// Unpaced is the pace of work that never waits.
+func Unpaced(int) bool { return true }
