@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -45,11 +46,11 @@ func (daemon) Config() admin.Config {
 		Listeners: []*model.Listener{{Name: "shop", Address: shop, Routes: &model.RouteTable{Name: "shop", VirtualHosts: []*model.VirtualHost{{
 			Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
 				{
-					Path: model.PathMatch{Kind: model.PathExact, Value: "/buy"}, Timeout: time.Second,
-					Headers:  []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")}},
+					Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/buy"}, Timeout: time.Second,
+					Headers:  []matcher.HeaderMatch{{Name: "x-canary", Kind: matcher.HeaderString, String: matcher.Exact("yes")}},
 					Clusters: []model.WeightedCluster{{Name: "web", Weight: 9}, {Name: "new", Weight: 1}},
 				},
-				{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},
+				{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},
 			},
 		}}}}},
 		Clusters: []*model.Cluster{{Name: "web", Policy: model.LeastRequest}},

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // redirectCodes are Envoy's names (RedirectAction.RedirectResponseCode).
@@ -55,7 +56,7 @@ func addHostRewrite(o object, h *model.HostRewrite) {
 }
 
 // substitutionObject is envoy.type.matcher.v3.RegexMatchAndSubstitute.
-func substitutionObject(s *model.Substitution) object {
+func substitutionObject(s *matcher.Substitution) object {
 	return object{"pattern": object{"regex": s.Regex()}, "substitution": s.With()}
 }
 

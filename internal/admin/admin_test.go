@@ -33,6 +33,7 @@ import (
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,15 +69,15 @@ func (s *state) Config() Config {
 			Routes: &model.RouteTable{Name: "shop", VirtualHosts: []*model.VirtualHost{{
 				Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
 					{
-						Name: "canary", Path: model.PathMatch{Kind: model.PathExact, Value: "/buy"}, Timeout: 1500 * time.Millisecond,
-						Headers: []model.HeaderMatch{
-							{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")},
-							{Name: "x-user", Kind: model.HeaderString, String: model.Prefix("a"), Invert: true},
+						Name: "canary", Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/buy"}, Timeout: 1500 * time.Millisecond,
+						Headers: []matcher.HeaderMatch{
+							{Name: "x-canary", Kind: matcher.HeaderString, String: matcher.Exact("yes")},
+							{Name: "x-user", Kind: matcher.HeaderString, String: matcher.Prefix("a"), Invert: true},
 							{Name: "x-debug", Invert: true},
 						},
 						Clusters: []model.WeightedCluster{{Name: "web", Weight: 90}, {Name: "dns", Weight: 10}},
 					},
-					{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},
+					{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}}},
 				},
 			}}},
 		}},

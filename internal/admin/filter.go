@@ -2,7 +2,10 @@
 
 package admin
 
-import "github.com/xlb-project/xlb/internal/model"
+import (
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
 // Names and types of the filters that XLB has besides the router.
 const (
@@ -62,7 +65,7 @@ func addFilters(o object, own, above model.RouteFilters) {
 func corsObject(c *model.CORS) object {
 	o := object{"@type": corsTypes + "CorsPolicy"}
 	if c == nil {
-		o["filter_enabled"] = object{"default_value": fractionObject(model.Fraction{Denominator: 100})}
+		o["filter_enabled"] = object{"default_value": fractionObject(matcher.Fraction{Denominator: 100})}
 		return o
 	}
 	// What is false may be so in place of true above.

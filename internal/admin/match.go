@@ -4,6 +4,7 @@ package admin
 
 import (
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // matchObject is envoy.config.route.v3.RouteMatch.
@@ -36,16 +37,16 @@ func objects[T any](in []T, one func(*T) object) []object {
 }
 
 // pathObject is the path specifier of envoy.config.route.v3.RouteMatch.
-func pathObject(m model.PathMatch) object {
+func pathObject(m matcher.PathMatch) object {
 	o := object{}
 	switch m.Kind {
-	case model.PathExact:
+	case matcher.PathExact:
 		o["path"] = m.Value
-	case model.PathSeparatedPrefix:
+	case matcher.PathSeparatedPrefix:
 		o["path_separated_prefix"] = m.Value
-	case model.PathRegex:
+	case matcher.PathRegex:
 		o["safe_regex"] = object{"regex": m.Value}
-	case model.PathConnect:
+	case matcher.PathConnect:
 		o["connect_matcher"] = object{}
 	default:
 		o["prefix"] = m.Value
@@ -57,14 +58,14 @@ func pathObject(m model.PathMatch) object {
 }
 
 // headerObject is envoy.config.route.v3.HeaderMatcher.
-func headerObject(h *model.HeaderMatch) object {
+func headerObject(h *matcher.HeaderMatch) object {
 	o := object{"name": h.Name}
 	switch h.Kind {
-	case model.HeaderPresent:
+	case matcher.HeaderPresent:
 		o["present_match"] = true
-	case model.HeaderString:
+	case matcher.HeaderString:
 		o["string_match"] = stringObject(&h.String)
-	case model.HeaderRange:
+	case matcher.HeaderRange:
 		o["range_match"] = object{"start": h.Range.Start, "end": h.Range.End}
 	}
 	if h.Invert {
@@ -76,16 +77,16 @@ func headerObject(h *model.HeaderMatch) object {
 	return o
 }
 
-var stringFields = map[model.StringKind]string{
-	model.StringExact:    "exact",
-	model.StringPrefix:   "prefix",
-	model.StringSuffix:   "suffix",
-	model.StringContains: "contains",
+var stringFields = map[matcher.StringKind]string{
+	matcher.StringExact:    "exact",
+	matcher.StringPrefix:   "prefix",
+	matcher.StringSuffix:   "suffix",
+	matcher.StringContains: "contains",
 }
 
 // stringObject is envoy.type.matcher.v3.StringMatcher.
-func stringObject(m *model.StringMatch) object {
-	if m.Kind == model.StringRegex {
+func stringObject(m *matcher.StringMatch) object {
+	if m.Kind == matcher.StringRegex {
 		return object{"safe_regex": object{"regex": m.Value}}
 	}
 	o := object{stringFields[m.Kind]: m.Value}
@@ -96,7 +97,7 @@ func stringObject(m *model.StringMatch) object {
 }
 
 // queryObject is envoy.config.route.v3.QueryParameterMatcher.
-func queryObject(q *model.QueryMatch) object {
+func queryObject(q *matcher.QueryMatch) object {
 	if q.String != nil {
 		return object{"name": q.Name, "string_match": stringObject(q.String)}
 	}
@@ -104,7 +105,7 @@ func queryObject(q *model.QueryMatch) object {
 }
 
 // cookieObject is envoy.config.route.v3.CookieMatcher.
-func cookieObject(c *model.CookieMatch) object {
+func cookieObject(c *matcher.CookieMatch) object {
 	o := object{"name": c.Name, "string_match": stringObject(&c.String)}
 	if c.Invert {
 		o["invert_match"] = true
@@ -113,7 +114,7 @@ func cookieObject(c *model.CookieMatch) object {
 }
 
 // fractionObject is envoy.type.v3.FractionalPercent.
-func fractionObject(f model.Fraction) object {
+func fractionObject(f matcher.Fraction) object {
 	names := map[uint32]string{100: "HUNDRED", 10_000: "TEN_THOUSAND", 1_000_000: "MILLION"}
 	return object{"numerator": f.Numerator, "denominator": names[f.Denominator]}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -37,7 +38,7 @@ func manyRoutes(n int) *many {
 	routes := out.config.Listeners[0].Routes.VirtualHosts[0]
 	for i := range n {
 		routes.Routes = append(routes.Routes, &model.Route{
-			Path: model.PathMatch{Kind: model.PathExact, Value: fmt.Sprintf("/%s/%d", strings.Repeat("x", 200), i)}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}},
+			Path: matcher.PathMatch{Kind: matcher.PathExact, Value: fmt.Sprintf("/%s/%d", strings.Repeat("x", 200), i)}, Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}},
 		})
 	}
 	return out

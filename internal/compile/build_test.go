@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
@@ -63,7 +64,7 @@ func (c *changing) listener(name string) *model.Listener {
 	}
 	vh := &model.VirtualHost{Name: "vh", Domains: []string{"*"}}
 	for range c.IntN(3) {
-		vh.Routes = append(vh.Routes, &model.Route{Path: model.PathMatch{Value: fmt.Sprintf("/%d", c.IntN(9))}, Clusters: cluster()})
+		vh.Routes = append(vh.Routes, &model.Route{Path: matcher.PathMatch{Value: fmt.Sprintf("/%d", c.IntN(9))}, Clusters: cluster()})
 	}
 	l.Routes.VirtualHosts = []*model.VirtualHost{vh}
 	return l

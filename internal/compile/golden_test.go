@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/golden"
 )
 
@@ -42,18 +43,18 @@ var goldenConfigs = map[string]*model.Config{
 	"canary": {
 		Listeners: []*model.Listener{listenerOn("shop", "[fd00::80]:8080", timed(oneHost(
 			prefixRoute("/cart", "canary", exactHeader("x-canary", "yes")),
-			prefixRoute("/cart", "debug", model.HeaderMatch{Name: "x-debug", Kind: model.HeaderPresent}, model.HeaderMatch{Name: "x-canary", Kind: model.HeaderString, String: model.Prefix("no"), Invert: true}),
+			prefixRoute("/cart", "debug", matcher.HeaderMatch{Name: "x-debug", Kind: matcher.HeaderPresent}, matcher.HeaderMatch{Name: "x-canary", Kind: matcher.HeaderString, String: matcher.Prefix("no"), Invert: true}),
 			exactRoute("/health", "health"),
 			&model.Route{
-				Path: model.PathMatch{Value: "/live"}, Upgrades: []string{"websocket"},
+				Path: matcher.PathMatch{Value: "/live"}, Upgrades: []string{"websocket"},
 				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 1}},
 			},
 			&model.Route{
-				Path: model.PathMatch{Kind: model.PathConnect}, Upgrades: []string{"connect"},
+				Path: matcher.PathMatch{Kind: matcher.PathConnect}, Upgrades: []string{"connect"},
 				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 1}},
 			},
 			&model.Route{
-				Path:     model.PathMatch{Value: "/"},
+				Path:     matcher.PathMatch{Value: "/"},
 				Clusters: []model.WeightedCluster{{Name: "stable", Weight: 90}, {Name: "canary", Weight: 10}},
 			},
 		)))},

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // compilePlain makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
@@ -19,7 +20,7 @@ func compilePlain(left *routes.Space, where string, cfg *model.Config, l *model.
 	p := l.TCP
 	table, notes := routes.Compile(left, where, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
-		Routes:  []*model.Route{{Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
+		Routes:  []*model.Route{{Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
 	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), secured(cfg, p), otherFamily(cfg, l)); why != "" {

@@ -2,17 +2,20 @@
 
 package compile
 
-import "github.com/xlb-project/xlb/internal/model"
+import (
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
-func prefixRoute(value, cluster string, headers ...model.HeaderMatch) *model.Route {
-	return routeOf(model.PathMatch{Kind: model.PathPrefix, Value: value}, cluster, headers...)
+func prefixRoute(value, cluster string, headers ...matcher.HeaderMatch) *model.Route {
+	return routeOf(matcher.PathMatch{Kind: matcher.PathPrefix, Value: value}, cluster, headers...)
 }
 
 func exactRoute(value, cluster string) *model.Route {
-	return routeOf(model.PathMatch{Kind: model.PathExact, Value: value}, cluster)
+	return routeOf(matcher.PathMatch{Kind: matcher.PathExact, Value: value}, cluster)
 }
 
-func routeOf(m model.PathMatch, cluster string, headers ...model.HeaderMatch) *model.Route {
+func routeOf(m matcher.PathMatch, cluster string, headers ...matcher.HeaderMatch) *model.Route {
 	return &model.Route{Path: m, Headers: headers, Clusters: []model.WeightedCluster{{Name: cluster, Weight: 1}}}
 }
 
@@ -20,6 +23,6 @@ func oneHost(routes ...*model.Route) *model.RouteTable {
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: routes}}}
 }
 
-func exactHeader(name, value string) model.HeaderMatch {
-	return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: model.Exact(value)}
+func exactHeader(name, value string) matcher.HeaderMatch {
+	return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderString, String: matcher.Exact(value)}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // base is what testdata/base.yaml means.
@@ -36,7 +37,7 @@ func base() *model.Config {
 			Routes: &model.RouteTable{Name: "web", VirtualHosts: []*model.VirtualHost{{
 				Name: "all", Domains: []string{"*"},
 				Routes: []*model.Route{{
-					Path:     model.PathMatch{Kind: model.PathPrefix, Value: "/"},
+					Path:     matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"},
 					Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}},
 					Timeout:  15 * time.Second,
 				}},
@@ -63,16 +64,16 @@ func policyOfType(content string) string {
 	return "{typed_extension_config: {name: x, typed_config: {'@type': type.googleapis.com/envoy.extensions.load_balancing_policies." + content + "}}}"
 }
 
-func regexMatch(source string) model.StringMatch {
-	re, err := model.NewRegex(source)
+func regexMatch(source string) matcher.StringMatch {
+	re, err := matcher.NewRegex(source)
 	if err != nil {
 		panic(err)
 	}
-	return model.StringMatch{Kind: model.StringRegex, Value: source, Regex: re}
+	return matcher.StringMatch{Kind: matcher.StringRegex, Value: source, Regex: re}
 }
 
-func substitution(regex, with string) *model.Substitution {
-	s, err := model.NewSubstitution(regex, with)
+func substitution(regex, with string) *matcher.Substitution {
+	s, err := matcher.NewSubstitution(regex, with)
 	if err != nil {
 		panic(err)
 	}
@@ -211,7 +212,7 @@ var acceptances = []struct {
 		route: {weighted_clusters: {clusters: [{name: a, weight: 1}, {name: b, weight: 1, typed_per_filter_config: {c: ` + corsPolicy + `, allow_credentials: false, forward_not_matching_preflights: false}}}]}}}]}]}}`},
 		func(c *model.Config) {
 			c.Listeners[0].Routes.Filters = []model.Filter{model.FilterCORS}
-			route := model.CORS{Origins: []model.StringMatch{model.Prefix("r")}, Methods: "V", ExposeHeaders: "R", MaxAge: "7", Credentials: true}
+			route := model.CORS{Origins: []matcher.StringMatch{matcher.Prefix("r")}, Methods: "V", ExposeHeaders: "R", MaxAge: "7", Credentials: true}
 			share := route
 			share.Credentials, share.AnswerAll = false, true
 			firstRoute(c).Filters.CORS = &route
@@ -223,10 +224,10 @@ var acceptances = []struct {
 		abort: {http_status: 503, percentage: {numerator: 5}}, upstream_cluster: a, headers: [{name: X-A}], abort_percent_runtime: x}}}]}]}}`},
 		func(c *model.Config) {
 			c.Listeners[0].Routes.Filters = []model.Filter{model.FilterFault}
-			c.Listeners[0].Routes.Fault = &model.Fault{Delay: 1500 * time.Millisecond, DelayShare: model.Fraction{Numerator: 1, Denominator: 1_000_000}}
+			c.Listeners[0].Routes.Fault = &model.Fault{Delay: 1500 * time.Millisecond, DelayShare: matcher.Fraction{Numerator: 1, Denominator: 1_000_000}}
 			firstRoute(c).Filters.Fault = &model.Fault{
-				Status: 503, Body: "fault filter abort", AbortShare: model.Fraction{Numerator: 5, Denominator: 100}, Cluster: "a",
-				Headers: []model.HeaderMatch{{Name: "x-a"}},
+				Status: 503, Body: "fault filter abort", AbortShare: matcher.Fraction{Numerator: 5, Denominator: 100}, Cluster: "a",
+				Headers: []matcher.HeaderMatch{{Name: "x-a"}},
 			}
 		}},
 
@@ -235,7 +236,7 @@ var acceptances = []struct {
 		{cluster: b, runtime_fraction: {default_value: {}}}]}]}`},
 		func(c *model.Config) {
 			firstRoute(c).Mirrors = []model.Mirror{
-				{Cluster: "b", Share: model.Fraction{Numerator: 5, Denominator: 100}}, {Header: "x-m", KeepHost: true}, {Cluster: "a", Host: "h"},
+				{Cluster: "b", Share: matcher.Fraction{Numerator: 5, Denominator: 100}}, {Header: "x-m", KeepHost: true}, {Cluster: "a", Host: "h"},
 			}
 		}},
 	{change{"domains of every kind in lower case", "$vh", "{domains: [Foo.Example, 'foo.example:8080', '*.Foo.example', '*-bar.example', 'foo.*', '*']}"},
@@ -251,7 +252,7 @@ var acceptances = []struct {
 		}},
 	{change{"exact path", "$route", "{name: r, match: {path: /x, case_sensitive: true}}"},
 		func(c *model.Config) {
-			firstRoute(c).Name, firstRoute(c).Path = "r", model.PathMatch{Kind: model.PathExact, Value: "/x"}
+			firstRoute(c).Name, firstRoute(c).Path = "r", matcher.PathMatch{Kind: matcher.PathExact, Value: "/x"}
 		}},
 	{change{"empty prefix", "$route", "{match: {prefix: ''}}"},
 		func(c *model.Config) { firstRoute(c).Path.Value = "" }},
@@ -267,17 +268,17 @@ var acceptances = []struct {
 		{name: x-old-exact, exact_match: v},
 		{name: x-old-prefix, prefix_match: v}]}`},
 		func(c *model.Config) {
-			firstRoute(c).Headers = []model.HeaderMatch{
-				{Name: "x-exact", Kind: model.HeaderString, String: model.Exact("v")},
-				{Name: "x-empty", Kind: model.HeaderString},
-				{Name: "x-prefix", Kind: model.HeaderString, String: model.Prefix("v"), Invert: true},
+			firstRoute(c).Headers = []matcher.HeaderMatch{
+				{Name: "x-exact", Kind: matcher.HeaderString, String: matcher.Exact("v")},
+				{Name: "x-empty", Kind: matcher.HeaderString},
+				{Name: "x-prefix", Kind: matcher.HeaderString, String: matcher.Prefix("v"), Invert: true},
 				{Name: "x-there"},
 				{Name: "x-there-too"},
 				{Name: "x-absent", Invert: true},
 				{Name: "x-absent-too", Invert: true},
 				{Name: "x-twice-inverted"},
-				{Name: "x-old-exact", Kind: model.HeaderString, String: model.Exact("v")},
-				{Name: "x-old-prefix", Kind: model.HeaderString, String: model.Prefix("v")},
+				{Name: "x-old-exact", Kind: matcher.HeaderString, String: matcher.Exact("v")},
+				{Name: "x-old-prefix", Kind: matcher.HeaderString, String: matcher.Prefix("v")},
 			}
 		}},
 	{change{"every kind of header match", "$route.match", `{headers: [
@@ -293,48 +294,48 @@ var acceptances = []struct {
 		{name: ':Authority', string_match: {exact: a}},
 		{name: Host, present_match: true}]}`},
 		func(c *model.Config) {
-			firstRoute(c).Headers = []model.HeaderMatch{
-				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v", IgnoreCase: true}},
-				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringContains, Value: "v"}},
-				{Name: "x", Kind: model.HeaderString, String: regexMatch("v+"), MissingAsEmpty: true},
-				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v"}},
-				{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringContains, Value: "v"}},
-				{Name: "x", Kind: model.HeaderString, String: regexMatch("v*")},
-				{Name: "x", Kind: model.HeaderRange, Range: model.Range{Start: -1, End: 5}, Invert: true},
-				{Name: "x", Kind: model.HeaderRange, Range: model.Range{Start: 5, End: 1}},
-				{Name: ":method", Kind: model.HeaderString, String: model.Exact("GET")},
-				{Name: "host", Kind: model.HeaderString, String: model.Exact("a")},
+			firstRoute(c).Headers = []matcher.HeaderMatch{
+				{Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringSuffix, Value: "v", IgnoreCase: true}},
+				{Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringContains, Value: "v"}},
+				{Name: "x", Kind: matcher.HeaderString, String: regexMatch("v+"), MissingAsEmpty: true},
+				{Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringSuffix, Value: "v"}},
+				{Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringContains, Value: "v"}},
+				{Name: "x", Kind: matcher.HeaderString, String: regexMatch("v*")},
+				{Name: "x", Kind: matcher.HeaderRange, Range: matcher.Range{Start: -1, End: 5}, Invert: true},
+				{Name: "x", Kind: matcher.HeaderRange, Range: matcher.Range{Start: 5, End: 1}},
+				{Name: ":method", Kind: matcher.HeaderString, String: matcher.Exact("GET")},
+				{Name: "host", Kind: matcher.HeaderString, String: matcher.Exact("a")},
 				{Name: "host"},
 			}
 		}},
 	{change{"path without case", "$route", "{match: {path: /X, case_sensitive: false}}"},
 		func(c *model.Config) {
-			firstRoute(c).Path = model.PathMatch{Kind: model.PathExact, Value: "/X", IgnoreCase: true}
+			firstRoute(c).Path = matcher.PathMatch{Kind: matcher.PathExact, Value: "/X", IgnoreCase: true}
 		}},
 	{change{"path separated prefix", "$route", "{match: {path_separated_prefix: /x}}"},
 		func(c *model.Config) {
-			firstRoute(c).Path = model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/x"}
+			firstRoute(c).Path = matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/x"}
 		}},
 	{change{"path regex", "$route", "{match: {safe_regex: {regex: '/x|/y'}, case_sensitive: false}}"},
 		func(c *model.Config) {
-			firstRoute(c).Path = model.PathMatch{Kind: model.PathRegex, Value: "/x|/y", Regex: regexMatch("/x|/y").Regex}
+			firstRoute(c).Path = matcher.PathMatch{Kind: matcher.PathRegex, Value: "/x|/y", Regex: regexMatch("/x|/y").Regex}
 		}},
 	{change{"query parameters", "$route.match", `{query_parameters: [
 		{name: a, string_match: {exact: b}}, {name: b, present_match: true}, {name: c}, {name: D, present_match: false}]}`},
 		func(c *model.Config) {
-			value := model.Exact("b")
-			firstRoute(c).Query = []model.QueryMatch{{Name: "a", String: &value}, {Name: "b"}, {Name: "c"}, {Name: "D", Absent: true}}
+			value := matcher.Exact("b")
+			firstRoute(c).Query = []matcher.QueryMatch{{Name: "a", String: &value}, {Name: "b"}, {Name: "c"}, {Name: "D", Absent: true}}
 		}},
 	{change{"cookies", "$route.match", "{cookies: [{name: a, string_match: {prefix: b}, invert_match: true}]}"},
 		func(c *model.Config) {
-			firstRoute(c).Cookies = []model.CookieMatch{{Name: "a", String: model.Prefix("b"), Invert: true}}
+			firstRoute(c).Cookies = []matcher.CookieMatch{{Name: "a", String: matcher.Prefix("b"), Invert: true}}
 		}},
 	{change{"gRPC", "$route.match", "{grpc: {}}"},
 		func(c *model.Config) { firstRoute(c).GRPC = true }},
 	{change{"fraction", "$route.match", "{runtime_fraction: {runtime_key: x, default_value: {numerator: 7, denominator: TEN_THOUSAND}}}"},
-		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Numerator: 7, Denominator: 10_000} }},
+		func(c *model.Config) { firstRoute(c).Fraction = matcher.Fraction{Numerator: 7, Denominator: 10_000} }},
 	{change{"fraction of the default denominator", "$route.match", "{runtime_fraction: {default_value: {}}}"},
-		func(c *model.Config) { firstRoute(c).Fraction = model.Fraction{Denominator: 100} }},
+		func(c *model.Config) { firstRoute(c).Fraction = matcher.Fraction{Denominator: 100} }},
 	{change{"host without port", "$hcm", "{strip_any_host_port: true, strip_trailing_host_dot: true}"},
 		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{AnyPort: true, TrailingDot: true} }},
 	{change{"host without the listener's port", "$hcm", "{strip_matching_host_port: true}"},
@@ -404,7 +405,7 @@ var acceptances = []struct {
 		"retry_back_off: {base_interval: 0.01s, max_interval: 0.02s}, rate_limited_retry_back_off: {max_interval: 3s, " +
 		"reset_headers: [{name: Retry-After, format: SECONDS}, {name: x-reset, format: UNIX_TIMESTAMP}]}}}"},
 		func(c *model.Config) {
-			present := func(name string) []model.HeaderMatch { return []model.HeaderMatch{{Name: name}} }
+			present := func(name string) []matcher.HeaderMatch { return []matcher.HeaderMatch{{Name: name}} }
 			firstRoute(c).Retry = &model.Retry{
 				On: model.RetryOnStatusCodes | model.RetryOnHeaders | model.RetryOnRateLimited, PerTry: 2 * time.Second, PerTryIdle: time.Second,
 				AvoidPrevious: true, StatusCodes: []int{503}, Headers: present("x-a"), RequestHeaders: present("x-b"),
@@ -534,11 +535,11 @@ var acceptances = []struct {
 		func(c *model.Config) { firstRoute(c).Upgrades = []string{"b", "c"} }},
 	{change{"CONNECT forwarded", "$route", "{match: {connect_matcher: {}}, route: {cluster: a, upgrade_configs: [{upgrade_type: CONNECT}]}}"},
 		func(c *model.Config) {
-			firstRoute(c).Path, firstRoute(c).Upgrades = model.PathMatch{Kind: model.PathConnect}, []string{"connect"}
+			firstRoute(c).Path, firstRoute(c).Upgrades = matcher.PathMatch{Kind: matcher.PathConnect}, []string{"connect"}
 		}},
 	{change{"CONNECT terminated", "$route", "{match: {connect_matcher: {}}, route: {cluster: a, upgrade_configs: [{upgrade_type: CONNECT, connect_config: {allow_post: false}}]}}"},
 		func(c *model.Config) {
-			firstRoute(c).Path, firstRoute(c).Upgrades = model.PathMatch{Kind: model.PathConnect}, []string{"connect"}
+			firstRoute(c).Path, firstRoute(c).Upgrades = matcher.PathMatch{Kind: matcher.PathConnect}, []string{"connect"}
 			firstRoute(c).TerminateConnect = true
 		}},
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/certtest"
 )
 
@@ -220,7 +221,7 @@ func TestHealthCheckFilterComesBeforeAllRoutes(t *testing.T) {
 	cfg, err := b.Assemble(Resources{Listeners: map[string]*anypb.Any{"shop": body}})
 	must(t, err)
 	for path, want := range map[string]int{"/ready": 200, "/ready?a": 0, "/other": 0} {
-		r := cfg.Listeners[0].Routes.Match(&model.Request{Authority: "any", Path: path, Method: "GET", Values: func(string) []string { return nil }})
+		r := cfg.Listeners[0].Routes.Match(&matcher.Request{Authority: "any", Path: path, Method: "GET", Values: func(string) []string { return nil }})
 		if got := statusOf(r); got != want {
 			t.Errorf("%s: got %d, want %d", path, got, want)
 		}

@@ -17,7 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
@@ -126,8 +126,8 @@ func requests() []request {
 	return out
 }
 
-func (r request) model() *model.Request {
-	return &model.Request{Authority: r.host, Path: r.target, Values: func(name string) []string {
+func (r request) model() *matcher.Request {
+	return &matcher.Request{Authority: r.host, Path: r.target, Values: func(name string) []string {
 		var values []string
 		for _, h := range r.headers {
 			if strings.EqualFold(h[0], name) {

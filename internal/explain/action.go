@@ -10,9 +10,10 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-func actionOf(cfg *model.Config, r *model.Route, req *model.Request) *Action {
+func actionOf(cfg *model.Config, r *model.Route, req *matcher.Request) *Action {
 	a := &Action{Kind: Forward, Filters: filtersOf(r)}
 	switch {
 	case r.Direct != nil:
@@ -36,7 +37,7 @@ func pathAction(outcome model.PathOutcome, path string) *Action {
 	return &Action{Kind: DirectResponse, Status: http.StatusBadRequest, Changes: []string{"the path is refused"}}
 }
 
-func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) {
+func (a *Action) forward(cfg *model.Config, r *model.Route, req *matcher.Request) {
 	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
 	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)
 	if path, ok := r.Target(req.Path, r.Rewrite); ok && !req.Connect {
@@ -59,7 +60,7 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *model.Request) 
 }
 
 // clusterOf is the cluster that a share of a route means for a request, and whether there is one. It has no name where a header holds that of none.
-func clusterOf(cfg *model.Config, c *model.WeightedCluster, req *model.Request) (out Cluster, found bool) {
+func clusterOf(cfg *model.Config, c *model.WeightedCluster, req *matcher.Request) (out Cluster, found bool) {
 	out = Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
 	if c.Header != "" {
 		out.Name = first(req.Header(c.Header))

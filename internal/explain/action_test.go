@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
@@ -19,7 +20,7 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"x-a", "x-b"}}}
-	half := model.Fraction{Numerator: 50, Denominator: 100}
+	half := matcher.Fraction{Numerator: 50, Denominator: 100}
 	route := &model.Route{
 		DrawHeader: "x-draw",
 		Filters:    model.RouteFilters{CORS: &model.CORS{}, Fault: &model.Fault{Delay: time.Second, DelayShare: half, Status: 503}},
@@ -56,7 +57,7 @@ func TestRewritesThatLeaveNoPathAreToldAsTheyGoOn(t *testing.T) {
 		{"^.*$", "", ""}, {"^/", "", "svc?q"}, {"^/svc", "/new", "/new?q"},
 	} {
 		s := served(Decision{By: ByKernel, Cluster: "a"})
-		with, err := model.NewSubstitution(c.regex, c.with)
+		with, err := matcher.NewSubstitution(c.regex, c.with)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/routes"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -21,7 +22,7 @@ type State struct {
 	// Notes of the compiler about it.
 	Notes []note.Note
 	// Decide says what the fast path does with a request as it is received, of which the head is given as a client sends it too.
-	Decide func(l *model.Listener, r *model.Request, head []byte) (Decision, error)
+	Decide func(l *model.Listener, r *matcher.Request, head []byte) (Decision, error)
 	// Endpoints of a cluster.
 	Endpoints func(cluster string) ([]Endpoint, error)
 }
@@ -125,7 +126,7 @@ func considered(trace *model.Trace) []*model.Route {
 // its own, and a table may have thousands of expressions that take long.
 const mostJudged = 100
 
-func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
+func (a *Answer) addRoutes(trace *model.Trace, r *matcher.Request) {
 	if trace.VirtualHost != nil {
 		a.VirtualHost = &VirtualHost{Name: trace.VirtualHost.Name, Domain: trace.Domain}
 	}
@@ -146,7 +147,7 @@ func (a *Answer) addRoutes(trace *model.Trace, r *model.Request) {
 	}
 }
 
-func (a *Answer) addAction(s *State, route *model.Route, r *model.Request) error {
+func (a *Answer) addAction(s *State, route *model.Route, r *matcher.Request) error {
 	a.Action = actionOf(s.Config, route, r)
 	for _, c := range a.Action.Clusters {
 		if c.Name == "" {
@@ -198,7 +199,7 @@ var kinds = map[model.UnmetKind]string{
 }
 
 // because says what a route asks, and what the request has.
-func because(u model.Unmet, route *model.Route, r *model.Request) string {
+func because(u model.Unmet, route *model.Route, r *matcher.Request) string {
 	switch u.Kind {
 	case model.UnmetPath:
 		return route.Path.Text()

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // served is a configuration that a kernel, of a test, serves.
@@ -29,7 +30,7 @@ func served(d Decision, endpoints ...Endpoint) *State {
 			{Where: `listener "web": virtual host "all": route 1`, Reason: "too many"},
 			{Where: `listener "webs"`, Reason: "of another"},
 		},
-		Decide:    func(*model.Listener, *model.Request, []byte) (Decision, error) { return d, nil },
+		Decide:    func(*model.Listener, *matcher.Request, []byte) (Decision, error) { return d, nil },
 		Endpoints: func(string) ([]Endpoint, error) { return endpoints, nil },
 	}
 }
@@ -86,9 +87,9 @@ func TestFewRoutesAreCompiledForOneAnswer(t *testing.T) {
 	s := served(Decision{By: ByKernel, Verdict: maps.HandoverRouteSlow})
 	vh := s.Config.Listeners[0].Routes.VirtualHosts[0]
 	for i := range 3 * mostJudged {
-		r := &model.Route{Cookies: []model.CookieMatch{{Name: "a"}}, Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}}}
+		r := &model.Route{Cookies: []matcher.CookieMatch{{Name: "a"}}, Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}}}
 		if i%3 == 0 {
-			r.Path = model.PathMatch{Kind: model.PathExact, Value: "/elsewhere"}
+			r.Path = matcher.PathMatch{Kind: matcher.PathExact, Value: "/elsewhere"}
 		}
 		vh.Routes = append(vh.Routes, r)
 	}
@@ -110,7 +111,7 @@ func TestFewRoutesAreCompiledForOneAnswer(t *testing.T) {
 
 func TestKernelThatFailsIsAnError(t *testing.T) {
 	s := served(Decision{})
-	s.Decide = func(*model.Listener, *model.Request, []byte) (Decision, error) {
+	s.Decide = func(*model.Listener, *matcher.Request, []byte) (Decision, error) {
 		return Decision{}, errors.New("map is gone")
 	}
 	if _, err := Explain(s, &Query{Method: "GET", URL: "http://a/"}); err == nil || err.Error() != `listener "web": map is gone` {

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Compiled is a configuration that nobody serves: the compiled tables stand for the kernel.
@@ -26,7 +27,7 @@ func Compiled(cfg *model.Config) *State {
 	return &State{
 		Config: cfg,
 		Notes:  notes,
-		Decide: func(l *model.Listener, r *model.Request, _ []byte) (Decision, error) {
+		Decide: func(l *model.Listener, r *matcher.Request, _ []byte) (Decision, error) {
 			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.Name == l.Name })
 			return decideByTable(&image.Listeners[i].Table, r), nil
 		},
@@ -35,7 +36,7 @@ func Compiled(cfg *model.Config) *State {
 }
 
 // decideByTable does what bpf/lib/router.h does. Of the rest of the head it looks at the method only.
-func decideByTable(t *tables.Table, r *model.Request) Decision {
+func decideByTable(t *tables.Table, r *matcher.Request) Decision {
 	d := Decision{By: ByCompiler}
 	if !slices.Contains(plainMethods, r.Method) {
 		d.Verdict = maps.HandoverMethod

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // filtersOf says which filters may answer, or hold up, requests of a route before it acts. Those of a share stand in
@@ -46,7 +47,7 @@ func filterTexts(f *model.RouteFilters, of string) []string {
 	return list
 }
 
-func shareText(f model.Fraction) string {
+func shareText(f matcher.Fraction) string {
 	if f.Always() {
 		return "all requests"
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // MaxHead is the longest head of a request, in bytes, that can be asked about: what a
@@ -164,13 +165,13 @@ func (r *request) head() []byte {
 }
 
 // forTable is what routing with a table looks at, with the path as it was sent.
-func (r *request) forTable(t *model.RouteTable) *model.Request {
+func (r *request) forTable(t *model.RouteTable) *matcher.Request {
 	authority := t.Host.Apply(r.authority)
-	return &model.Request{
+	return &matcher.Request{
 		Authority: authority,
 		Path:      r.path,
 		Method:    r.method,
-		Scheme:    model.SchemeOf("", r.values("x-forwarded-proto")),
+		Scheme:    matcher.SchemeOf("", r.values("x-forwarded-proto")),
 		Connect:   r.method == http.MethodConnect,
 		Values: func(name string) []string {
 			if name == "host" || name == ":authority" {

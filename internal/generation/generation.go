@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/pages"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -123,7 +124,7 @@ func clustersByName(before *Generation, cfg *model.Config) map[string]*model.Clu
 
 // Match finds the route of a request in a table, as slowpath.Config.Match does. The table of a listener that was removed has no index any more: few
 // connections are left there.
-func (g *Generation) Match(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
+func (g *Generation) Match(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
 	if m := g.matchers[t]; m != nil {
 		return m.Match(r, pause)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/xlb-project/xlb/internal/health"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/xds"
 	"github.com/xlb-project/xlb/internal/xds/sds"
@@ -230,7 +231,7 @@ func serveSlowPath(t *testing.T, endpoint string) (address string) {
 		endpoint = serveBytes(t, "", func(c net.Conn) error { _, err := io.Copy(io.Discard, c); return err })
 	}
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{
-		{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}},
+		{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}},
 	}}}}
 	proxy := slowpath.New(slowpath.Config{
 		Table:    func(string) (*model.RouteTable, bool) { return table, true },

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // host is a virtual host.
@@ -26,7 +27,7 @@ func newHost(vh *model.VirtualHost, compiler *dfa.Compiler) *host {
 	return &host{vh, func() *paths { return made }}
 }
 
-func (h *host) match(t *Table, r *model.Request, at *pace) *model.Route {
+func (h *host) match(t *Table, r *matcher.Request, at *pace) *model.Route {
 	p := h.paths()
 	if r.Connect {
 		return h.first(p.connects, r, at)
@@ -50,7 +51,7 @@ func (h *host) match(t *Table, r *model.Request, at *pace) *model.Route {
 }
 
 // decide asks whether all but the path match of a route holds. The match is done when it does, or when the client has gone: then no route is found.
-func decide(route *model.Route, r *model.Request, at *pace) (done bool, found *model.Route) {
+func decide(route *model.Route, r *matcher.Request, at *pace) (done bool, found *model.Route) {
 	holds := route.ConditionsHold(r)
 	// Each condition may read all of the path; header fields are counted as they are read.
 	if !at.goOn(lookUp + (len(route.Headers)+len(route.Query))*(lookUp+len(r.Path))) {
@@ -62,7 +63,7 @@ func decide(route *model.Route, r *model.Request, at *pace) (done bool, found *m
 	return false, nil
 }
 
-func (h *host) first(positions []uint32, r *model.Request, at *pace) *model.Route {
+func (h *host) first(positions []uint32, r *matcher.Request, at *pace) *model.Route {
 	for _, position := range positions {
 		if done, found := decide(h.model.Routes[position], r, at); done {
 			return found

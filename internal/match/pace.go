@@ -2,7 +2,7 @@
 
 package match
 
-import "github.com/xlb-project/xlb/internal/model"
+import "github.com/xlb-project/xlb/internal/model/matcher"
 
 // stretch is how many steps are done at a time, of a few nanoseconds each, ten at most: some hundreds of microseconds.
 const stretch = 1 << 15
@@ -30,9 +30,9 @@ func (p *pace) goOn(steps int) bool {
 }
 
 // counted is a request whose header fields and regular expressions are counted.
-func (p *pace) counted(r *model.Request, lazies *shelf) *model.Request {
+func (p *pace) counted(r *matcher.Request, lazies *shelf) *matcher.Request {
 	out := *r
-	out.Whole = func(re *model.Regex, value string) bool { return lazies.matches(re, value, p) }
+	out.Whole = func(re *matcher.Regex, value string) bool { return lazies.matches(re, value, p) }
 	out.Values = func(name string) []string {
 		values := r.Values(name)
 		for _, v := range values {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // long is as long a text as a head can have.
@@ -17,12 +18,12 @@ const long = 60 << 10
 // slow are matches that read a long text again and again, each in another part of the work.
 func slow(t *testing.T) map[string]struct {
 	table   *model.RouteTable
-	request *model.Request
+	request *matcher.Request
 } {
 	t.Helper()
 	words := strings.Repeat("/word0/word1/word2/word3/word4/word5/word6/word7/word8/word9", long/60)
-	request := func(path, header string) *model.Request {
-		return &model.Request{Authority: "a", Path: path, Values: func(string) []string { return []string{header} }}
+	request := func(path, header string) *matcher.Request {
+		return &matcher.Request{Authority: "a", Path: path, Values: func(string) []string { return []string{header} }}
 	}
 	routes := func(n int, expression string, change func(r *model.Route)) *model.RouteTable {
 		var all []*model.Route
@@ -34,17 +35,17 @@ func slow(t *testing.T) map[string]struct {
 		return tableOf(all...)
 	}
 	onHeader := func(r *model.Route) {
-		match := model.StringMatch{Kind: model.StringRegex, Value: r.Path.Value, Regex: r.Path.Regex}
-		r.Headers, r.Path = []model.HeaderMatch{{Name: "x", Kind: model.HeaderString, String: match}}, model.PathMatch{Value: "/"}
+		match := matcher.StringMatch{Kind: matcher.StringRegex, Value: r.Path.Value, Regex: r.Path.Regex}
+		r.Headers, r.Path = []matcher.HeaderMatch{{Name: "x", Kind: matcher.HeaderString, String: match}}, matcher.PathMatch{Value: "/"}
 	}
 	onQuery := func(r *model.Route) {
 		onHeader(r)
-		r.Query, r.Headers = []model.QueryMatch{{Name: "x", String: &r.Headers[0].String}}, nil
+		r.Query, r.Headers = []matcher.QueryMatch{{Name: "x", String: &r.Headers[0].String}}, nil
 	}
 	as := func(*model.Route) {}
 	type row = struct {
 		table   *model.RouteTable
-		request *model.Request
+		request *matcher.Request
 	}
 	return map[string]row{
 		"sets":                    {routes(100, `.*word#[a-z]+.*`, as), request(words, "")},
@@ -95,7 +96,7 @@ func TestAClientThatGoesGetsNoRoute(t *testing.T) {
 
 // To make an automaton takes longer than to walk a short value.
 func TestAutomataThatAreMadePause(t *testing.T) {
-	re, err := model.NewRegex(`.*word.{600}[a-z]y.*`)
+	re, err := matcher.NewRegex(`.*word.{600}[a-z]y.*`)
 	if err != nil {
 		t.Fatal(err)
 	}

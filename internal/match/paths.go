@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/sift"
 )
 
@@ -37,14 +38,14 @@ func newPaths(routes []*model.Route, compiler *dfa.Compiler) *paths {
 	for i, r := range routes {
 		position := uint32(i)
 		switch m := r.Path; {
-		case m.Kind == model.PathConnect:
+		case m.Kind == matcher.PathConnect:
 			p.connects = append(p.connects, position)
 		case isExpression(m):
 			expressions = append(expressions, Expression(m))
 			p.patterns = append(p.patterns, position)
-		case m.Kind == model.PathExact:
+		case m.Kind == matcher.PathExact:
 			p.exact[m.Value] = append(p.exact[m.Value], position)
-		case m.Kind == model.PathSeparatedPrefix:
+		case m.Kind == matcher.PathSeparatedPrefix:
 			p.exact[m.Value] = append(p.exact[m.Value], position)
 			p.prefixes[m.Value+"/"] = append(p.prefixes[m.Value+"/"], position)
 		default:
@@ -116,20 +117,20 @@ func (p *paths) candidates(path string, at *pace) (c candidates, ok bool) {
 }
 
 // isExpression reports whether keys do not decide about a path match.
-func isExpression(m model.PathMatch) bool {
-	return m.Kind == model.PathRegex || m.IgnoreCase && m.Kind != model.PathConnect
+func isExpression(m matcher.PathMatch) bool {
+	return m.Kind == matcher.PathRegex || m.IgnoreCase && m.Kind != matcher.PathConnect
 }
 
 // Expression writes a path match that is not of CONNECT as an expression.
-func Expression(m model.PathMatch) string {
-	if m.Kind == model.PathRegex {
+func Expression(m matcher.PathMatch) string {
+	if m.Kind == matcher.PathRegex {
 		return m.Value
 	}
 	literal := `(?i)` + regexp.QuoteMeta(m.Value)
 	switch m.Kind {
-	case model.PathPrefix:
+	case matcher.PathPrefix:
 		return literal + `(?s:.*)`
-	case model.PathSeparatedPrefix:
+	case matcher.PathSeparatedPrefix:
 		return literal + `(?s:/.*)?`
 	default:
 		return literal

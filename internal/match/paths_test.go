@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Thousands of usual expressions are decided by a few automata, so that the work for a path does not
@@ -16,7 +17,7 @@ func TestManyExpressionsTakeFewAutomata(t *testing.T) {
 	const routes = 3000
 	var all []*model.Route
 	for i := range routes {
-		all = append(all, &model.Route{Path: model.PathMatch{Kind: model.PathRegex, Value: fmt.Sprintf(`/v1/service-%d/[^/]+/items(/.*)?`, i)}})
+		all = append(all, &model.Route{Path: matcher.PathMatch{Kind: matcher.PathRegex, Value: fmt.Sprintf(`/v1/service-%d/[^/]+/items(/.*)?`, i)}})
 	}
 	p := newPaths(all, dfa.NewMemo(dfa.Default()).Compiler())
 	if len(p.sets) > 2 || len(p.rest) > 0 {
@@ -40,7 +41,7 @@ func TestDomainsAreChosenAsByTheModel(t *testing.T) {
 	}
 	table := New(rt, nil)
 	for _, authority := range []string{"a.b", "A.B", "xa.b", "c.b", ".b", "b", "a.bc", "a.c", "ac", "a", "", "*.b", "a.*", "z"} {
-		r := &model.Request{Authority: authority, Path: "/"}
+		r := &matcher.Request{Authority: authority, Path: "/"}
 		if got, want := table.Match(r, nil), rt.Match(r); got != want {
 			t.Errorf("%q: got route %p, want %p", authority, got, want)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // randomExpression draws one over few letters, so that paths often match.
@@ -46,11 +47,11 @@ func randomPath(r *rand.Rand) string {
 
 func expressionRoute(t testing.TB, expression string) *model.Route {
 	t.Helper()
-	re, err := model.NewRegex(expression)
+	re, err := matcher.NewRegex(expression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &model.Route{Path: model.PathMatch{Kind: model.PathRegex, Value: expression, Regex: re}}
+	return &model.Route{Path: matcher.PathMatch{Kind: matcher.PathRegex, Value: expression, Regex: re}}
 }
 
 // tableOf is one of a single virtual host.
@@ -76,15 +77,15 @@ func randomRoutes(t testing.TB, r *rand.Rand) []*model.Route {
 		route := expressionRoute(t, randomExpression(r, 3))
 		switch r.IntN(8) {
 		case 0:
-			route.Path = model.PathMatch{Kind: model.PathPrefix, Value: "/a"}
+			route.Path = matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/a"}
 		case 1:
-			route.Path = model.PathMatch{Kind: model.PathPrefix, Value: "/A", IgnoreCase: true}
+			route.Path = matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/A", IgnoreCase: true}
 		}
 		if r.IntN(3) == 0 {
 			value := randomExpression(r, 2)
-			route.Headers = []model.HeaderMatch{{
-				Name: "x", Kind: model.HeaderString, Invert: r.IntN(3) == 0,
-				String: model.StringMatch{Kind: model.StringRegex, Value: value, Regex: expressionRoute(t, value).Path.Regex},
+			route.Headers = []matcher.HeaderMatch{{
+				Name: "x", Kind: matcher.HeaderString, Invert: r.IntN(3) == 0,
+				String: matcher.StringMatch{Kind: matcher.StringRegex, Value: value, Regex: expressionRoute(t, value).Path.Regex},
 			}}
 		}
 		routes = append(routes, route)
@@ -104,7 +105,7 @@ func TestRandomExpressionsFindTheModelsRoute(t *testing.T) {
 		neither += len(p.rest) - len(p.alone)
 		for range 30 {
 			value := randomPath(r)
-			request := &model.Request{Authority: "a", Path: randomPath(r), Values: func(string) []string { return []string{value} }}
+			request := &matcher.Request{Authority: "a", Path: randomPath(r), Values: func(string) []string { return []string{value} }}
 			want := table.Match(request)
 			if got := m.Match(request, nil); got != want {
 				t.Fatalf("%q, x: %q: route %p, want %p of %s", request.Path, value, got, want, listed(table))

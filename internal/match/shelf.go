@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/xlb-project/xlb/internal/dfa"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 const (
@@ -28,12 +28,12 @@ type shelf struct {
 }
 
 type book struct {
-	of   *model.Regex
+	of   *matcher.Regex
 	lazy *dfa.Lazy
 }
 
 // take returns an automaton of an expression; nil: there is none on the shelf.
-func (s *shelf) take(re *model.Regex) *dfa.Lazy {
+func (s *shelf) take(re *matcher.Regex) *dfa.Lazy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range slices.Backward(s.free) {
@@ -45,7 +45,7 @@ func (s *shelf) take(re *model.Regex) *dfa.Lazy {
 	return nil
 }
 
-func (s *shelf) put(re *model.Regex, lazy *dfa.Lazy) {
+func (s *shelf) put(re *matcher.Regex, lazy *dfa.Lazy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.free) == shelved {
@@ -54,8 +54,8 @@ func (s *shelf) put(re *model.Regex, lazy *dfa.Lazy) {
 	s.free = append(s.free, book{re, lazy})
 }
 
-// matches is [model.Regex.Matches], or anything if the client has gone meanwhile.
-func (s *shelf) matches(re *model.Regex, value string, at *pace) bool {
+// matches is [matcher.Regex.Matches], or anything if the client has gone meanwhile.
+func (s *shelf) matches(re *matcher.Regex, value string, at *pace) bool {
 	if re.Cost()*len(value) > quick && re.Cost() <= dfa.LazyInstructions {
 		if accepts, ok := s.walk(re, value, at); ok {
 			return accepts
@@ -65,7 +65,7 @@ func (s *shelf) matches(re *model.Regex, value string, at *pace) bool {
 }
 
 // walk does it with an automaton; ok is false where there is none, or where it does not pay.
-func (s *shelf) walk(re *model.Regex, value string, at *pace) (accepts, ok bool) {
+func (s *shelf) walk(re *matcher.Regex, value string, at *pace) (accepts, ok bool) {
 	var place dfa.Place
 	for {
 		lazy := s.take(re)

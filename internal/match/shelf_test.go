@@ -8,13 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Several goroutines share automata, more than there are places on the shelf, and say of long values what regexp does.
 func TestAutomataOnAShelfMatchAsRegexpDoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var all []*model.Regex
+	var all []*matcher.Regex
 	for len(all) < 3*shelved {
 		expression := ".*" + randomExpression(r, 3) + ".*" + randomExpression(r, 2)
 		all = append(all, expressionRoute(t, expression).Path.Regex)

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Table is a route table with its indexes. It may be used by many goroutines.
@@ -99,7 +100,7 @@ func (w *wildcards) find(name string, part func(length int) string) *host {
 
 // Match is [model.RouteTable.Match]. Unless pause is nil it calls that after each stretch of work, of some hundreds of microseconds, and returns
 // nil if the request's client has gone.
-func (t *Table) Match(r *model.Request, pause func() (gone bool)) *model.Route {
+func (t *Table) Match(r *matcher.Request, pause func() (gone bool)) *model.Route {
 	h := t.host(r.Authority)
 	if h == nil {
 		return nil

@@ -4,7 +4,7 @@ package match
 
 import (
 	"github.com/xlb-project/xlb/internal/dfa"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // walk returns the states of some sets, at most dfa.Abreast, behind a text; ok is false if the client has gone meanwhile.
@@ -37,7 +37,7 @@ type verdicts struct {
 
 // of reports whether the path match of the route at a position accepts the path, or anything if the client has gone meanwhile. ahead returns the
 // candidates behind it.
-func (v *verdicts) of(position uint32, m *model.PathMatch, ahead func() []uint32) bool {
+func (v *verdicts) of(position uint32, m *matcher.PathMatch, ahead func() []uint32) bool {
 	if accepts, known := v.known[position]; known {
 		return accepts
 	}
@@ -45,7 +45,7 @@ func (v *verdicts) of(position uint32, m *model.PathMatch, ahead func() []uint32
 	case v.alone[position] != nil:
 		v.ask(position, ahead())
 		return v.known[position]
-	case m.Kind == model.PathRegex:
+	case m.Kind == matcher.PathRegex:
 		return v.lazies.matches(m.Regex, v.path, v.at)
 	default:
 		return v.at.goOn(len(v.path)) && m.Matches(v.path)

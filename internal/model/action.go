@@ -2,7 +2,11 @@
 
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
 // DirectResponse is the answer of a route that asks no endpoint
 // (envoy.config.route.v3.DirectResponseAction).
@@ -87,7 +91,7 @@ type Mirror struct {
 	// Cluster, or the header that names it, in lower case.
 	Cluster, Header string
 	// Share of the requests.
-	Share Fraction
+	Share matcher.Fraction
 	// Host of the copies; empty is that of the request, with "-shadow" unless KeepHost.
 	Host     string
 	KeepHost bool

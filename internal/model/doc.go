@@ -9,6 +9,5 @@
 // functions are the reference for what a request is routed to; the compiled
 // form must agree with them on every request.
 //
-// The package imports nothing of ours but internal/re2, for the meaning of regular expressions, and internal/hashing, for what hash policies make
-// of a request.
+// What routes ask of a request is in the package matcher below.
 package model

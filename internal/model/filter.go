@@ -2,7 +2,11 @@
 
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
 // Filter is an HTTP filter before the router.
 type Filter uint8
@@ -28,7 +32,7 @@ type RouteFilters struct {
 // comes from its virtual host's and from the table's.
 type CORS struct {
 	// Origins that may read responses; one that matches "*" stands for all.
-	Origins []StringMatch
+	Origins []matcher.StringMatch
 	// Methods, Headers, ExposeHeaders and MaxAge are values of response headers; empty is none.
 	Methods, Headers, ExposeHeaders, MaxAge string
 	Credentials, PrivateNetwork             bool
@@ -36,7 +40,7 @@ type CORS struct {
 	// (forward_not_matching_preflights: false).
 	AnswerAll bool
 	// Enabled is the share of requests that the policy is for.
-	Enabled Fraction
+	Enabled matcher.Fraction
 }
 
 // Allows reports whether an origin may read responses.
@@ -53,20 +57,20 @@ func (c *CORS) Allows(origin string) bool {
 type Fault struct {
 	// Delay of the share of requests; 0 is none.
 	Delay      time.Duration
-	DelayShare Fraction
+	DelayShare matcher.Fraction
 	// Status and Body of the answer to a share of requests; 0 is none.
 	Status     int
 	Body       string
-	AbortShare Fraction
+	AbortShare matcher.Fraction
 	// Cluster leaves requests to others alone, unless it is empty.
 	Cluster string
 	// Headers that requests need to have, all of them.
-	Headers []HeaderMatch
+	Headers []matcher.HeaderMatch
 }
 
 // Concerns reports whether a request, which would be sent to that cluster, is one of those
 // that the fault is for.
-func (f *Fault) Concerns(r *Request, cluster string) bool {
+func (f *Fault) Concerns(r *matcher.Request, cluster string) bool {
 	if f.Cluster != "" && f.Cluster != cluster {
 		return false
 	}

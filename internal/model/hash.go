@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/hashing"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // HashKind says what of a request a HashPolicy hashes.
@@ -31,7 +32,7 @@ type HashPolicy struct {
 	// Name of the header, in lower case, of the cookie, or of the parameter.
 	Name string
 	// Rewrite changes each value of the header first; nil leaves it.
-	Rewrite *Substitution
+	Rewrite *matcher.Substitution
 	// New is what a client without the cookie gets; nil: nothing.
 	New *NewCookie
 	// Terminal ends the list once there is a hash, this policy's or an earlier one's.
@@ -60,11 +61,11 @@ type HashSource struct {
 	// NewCookie makes the value of a cookie that the client does not have, for a policy with New; nil leaves it without a hash.
 	NewCookie func(*HashPolicy) string
 	// Pace is that at which values are rewritten; it says to go on. nil: nobody waits.
-	Pace Pace
+	Pace matcher.Pace
 }
 
 // Hash joins the hashes of all policies that find something to hash, as Envoy does; ok is false where none does.
-func (l HashPolicies) Hash(r *Request, from HashSource) (hash uint64, ok bool) {
+func (l HashPolicies) Hash(r *matcher.Request, from HashSource) (hash uint64, ok bool) {
 	for i := range l {
 		p := &l[i]
 		if next, found := p.hash(r, from); found {
@@ -77,7 +78,7 @@ func (l HashPolicies) Hash(r *Request, from HashSource) (hash uint64, ok bool) {
 	return hash, ok
 }
 
-func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
+func (p *HashPolicy) hash(r *matcher.Request, from HashSource) (hash uint64, ok bool) {
 	switch p.Kind {
 	case HashHeader:
 		values := p.values(r, from.Pace)
@@ -97,10 +98,10 @@ func (p *HashPolicy) hash(r *Request, from HashSource) (hash uint64, ok bool) {
 }
 
 // values are those of the header. Their order is of no consequence: Envoy sorts them.
-func (p *HashPolicy) values(r *Request, pace Pace) []string {
+func (p *HashPolicy) values(r *matcher.Request, pace matcher.Pace) []string {
 	values := slices.Clone(r.Header(p.Name))
 	if pace == nil {
-		pace = Unpaced
+		pace = matcher.Unpaced
 	}
 	if p.Rewrite != nil {
 		for i := range values {

@@ -5,6 +5,8 @@ package model
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/xlb-project/xlb/internal/ascii/asciitest"
 )
 
 func tcpTo(name string) *TCPProxy {
@@ -66,6 +68,15 @@ func TestListenersAreFoundByAddressThenPortThenAnyhow(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", to, got, want)
+		}
+	}
+}
+
+func TestSuffixIsLoweredInASCIIOnly(t *testing.T) {
+	const word = "kiosk-cache"
+	for _, c := range asciitest.Of(word) {
+		if got := SuffixOf("*." + c.Text); got == "."+word {
+			t.Errorf("%s: the suffix of %q is %q", c.Name, c.Text, got)
 		}
 	}
 }

@@ -6,45 +6,17 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
-
-// Request is what routing looks at.
-type Request struct {
-	// Authority is the Host header or the target's authority, with its port if
-	// it has one. Compared without case.
-	Authority string
-	// Path is the request target in origin form, query string included.
-	Path string
-	// Method as sent.
-	Method string
-	// Scheme is "http" or "https"; see SchemeOf.
-	Scheme string
-	// Connect is a CONNECT request, whose target is an authority: no path.
-	Connect bool
-	// Values returns all values of a header by its lower-case name, in the
-	// order of the request; none if it does not occur. "host" is the authority.
-	Values func(name string) []string
-	// Draw is the request's random number: fractions and weighted clusters share it.
-	Draw uint64
-	// Whole decides, unless it is nil, in place of [Regex.Matches] about regular expressions on header fields, query parameters and cookies.
-	Whole func(re *Regex, value string) bool
-	// response: the headers are those of a response, to which nothing has been added.
-	response bool
-}
-
-// OfResponse is what conditions see of a response with these headers, to which nothing has been added.
-func OfResponse(values func(name string) []string) *Request {
-	return &Request{Values: values, response: true}
-}
 
 // Match returns the route that serves the request, or nil: no virtual host or
 // no route matches, which Envoy answers with 404.
-func (t *RouteTable) Match(r *Request) *Route {
+func (t *RouteTable) Match(r *matcher.Request) *Route {
 	return t.match(r, nil)
 }
 
 // match tells the trace, unless that is nil, how it came to its answer.
-func (t *RouteTable) match(r *Request, trace *Trace) *Route {
+func (t *RouteTable) match(r *matcher.Request, trace *Trace) *Route {
 	vh, domain := t.virtualHost(r.Authority)
 	if trace != nil {
 		trace.VirtualHost, trace.Domain = vh, domain
@@ -111,7 +83,7 @@ func domainRank(domain, host string) int {
 }
 
 // ComparedPath is what routes compare: no query, and no parameters where they are ignored.
-func (t *RouteTable) ComparedPath(r *Request) string {
+func (t *RouteTable) ComparedPath(r *matcher.Request) string {
 	path, _, _ := strings.Cut(r.Path, "?")
 	if t.IgnorePathParameters {
 		path = WithoutParameters(path, func(string) bool { return true })
@@ -120,7 +92,7 @@ func (t *RouteTable) ComparedPath(r *Request) string {
 }
 
 // unmet returns the first condition that does not hold; none when the route matches.
-func (r *Route) unmet(req *Request, path string) Unmet {
+func (r *Route) unmet(req *matcher.Request, path string) Unmet {
 	if !r.pathMatches(req, path) {
 		return Unmet{Kind: UnmetPath}
 	}
@@ -128,9 +100,9 @@ func (r *Route) unmet(req *Request, path string) Unmet {
 }
 
 // ConditionsHold reports whether all but the path match holds.
-func (r *Route) ConditionsHold(req *Request) bool { return r.unmetBesidePath(req) == Unmet{} }
+func (r *Route) ConditionsHold(req *matcher.Request) bool { return r.unmetBesidePath(req) == Unmet{} }
 
-func (r *Route) unmetBesidePath(req *Request) Unmet {
+func (r *Route) unmetBesidePath(req *matcher.Request) Unmet {
 	switch {
 	case !r.Fraction.Holds(req.Draw):
 		return Unmet{Kind: UnmetFraction}
@@ -156,9 +128,9 @@ func (r *Route) unmetBesidePath(req *Request) Unmet {
 }
 
 // pathMatches follows Envoy: a request without a path matches nothing but PathConnect.
-func (r *Route) pathMatches(req *Request, path string) bool {
-	if req.Connect || r.Path.Kind == PathConnect {
-		return req.Connect && r.Path.Kind == PathConnect
+func (r *Route) pathMatches(req *matcher.Request, path string) bool {
+	if req.Connect || r.Path.Kind == matcher.PathConnect {
+		return req.Connect && r.Path.Kind == matcher.PathConnect
 	}
 	return r.Path.Matches(path)
 }

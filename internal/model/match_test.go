@@ -3,8 +3,13 @@
 package model
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // The expectations in this file are what Envoy 1.40 does; the tests of
@@ -65,11 +70,11 @@ func TestNoVirtualHostMeansNoRoute(t *testing.T) {
 
 func TestFirstMatchingRouteWins(t *testing.T) {
 	table := tableOf(
-		&Route{Name: "exact", Path: PathMatch{Kind: PathExact, Value: "/a"}},
-		&Route{Name: "header", Path: PathMatch{Value: "/a"}, Headers: []HeaderMatch{{Name: "x"}}},
-		&Route{Name: "prefix", Path: PathMatch{Value: "/a"}},
-		&Route{Name: "longer", Path: PathMatch{Value: "/ab"}},
-		&Route{Name: "query", Path: PathMatch{Value: "/q?"}},
+		&Route{Name: "exact", Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/a"}},
+		&Route{Name: "header", Path: matcher.PathMatch{Value: "/a"}, Headers: []matcher.HeaderMatch{{Name: "x"}}},
+		&Route{Name: "prefix", Path: matcher.PathMatch{Value: "/a"}},
+		&Route{Name: "longer", Path: matcher.PathMatch{Value: "/ab"}},
+		&Route{Name: "query", Path: matcher.PathMatch{Value: "/q?"}},
 	)
 	tests := []struct{ name, path, header, want string }{
 		{"exact", "/a", "", "exact"},
@@ -100,8 +105,8 @@ func TestFirstMatchingRouteWins(t *testing.T) {
 func TestConnectMatchesItsOwnMatcherOnly(t *testing.T) {
 	table := tableOf(
 		&Route{Name: "prefix"},
-		&Route{Name: "header", Path: PathMatch{Kind: PathConnect}, Headers: []HeaderMatch{{Name: "x"}}},
-		&Route{Name: "connect", Path: PathMatch{Kind: PathConnect}},
+		&Route{Name: "header", Path: matcher.PathMatch{Kind: matcher.PathConnect}, Headers: []matcher.HeaderMatch{{Name: "x"}}},
+		&Route{Name: "connect", Path: matcher.PathMatch{Kind: matcher.PathConnect}},
 	)
 	connect := request("host:80", "")
 	connect.Connect = true
@@ -129,63 +134,13 @@ func TestUpgradeIsComparedWholeAndWithoutCase(t *testing.T) {
 	}
 }
 
-func TestHeaderMatch(t *testing.T) {
-	present, exact, prefix := HeaderMatch{}, HeaderMatch{Kind: HeaderString, String: Exact("one")}, HeaderMatch{Kind: HeaderString, String: Prefix("on")}
-	empty := HeaderMatch{Kind: HeaderString}
-	joinedExact := HeaderMatch{Kind: HeaderString, String: Exact("one,two")}
-	tests := []struct {
-		name           string
-		match          HeaderMatch
-		header         string
-		values         []string
-		want, inverted bool
-	}{
-		{"present", present, "x", []string{""}, true, false},
-		{"absent", present, "x", nil, false, true},
-		{"exact", exact, "x", []string{"one"}, true, false},
-		{"exact with case", exact, "x", []string{"One"}, false, true},
-		{"exact of a missing header, inverted too", exact, "x", nil, false, false},
-		{"prefix", prefix, "x", []string{"one"}, true, false},
-		{"prefix of a missing header, inverted too", prefix, "x", nil, false, false},
-		{"prefix of an empty value", prefix, "x", []string{""}, false, true},
-		{"empty value", empty, "x", []string{""}, true, false},
-		{"empty value is not a missing header", empty, "x", nil, false, false},
-		{"any value of a repeated header", exact, "x", []string{"two", "one"}, true, false},
-		{"no value of a repeated header", exact, "x", []string{"two", "three"}, false, true},
-		{"repeated values are not joined", joinedExact, "x", []string{"one", "two"}, false, true},
-		{"repeated cookies are not joined", joinedExact, "cookie", []string{"one", "two"}, false, true},
-		{"accept is joined", joinedExact, "accept", []string{"one", "two"}, true, false},
-		{"joined without empty values", joinedExact, "accept", []string{"", "one", "", "two"}, true, false},
-		{"joined is compared as one", exact, "accept", []string{"one", "two"}, false, true},
-		{"only empty values joined", empty, "accept", []string{"", ""}, true, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var headers []string
-			for _, v := range tt.values {
-				headers = append(headers, tt.header, v)
-			}
-			h := tt.match
-			h.Name = tt.header
-			r := request("host", "/", headers...)
-			if got := h.Matches(r); got != tt.want {
-				t.Errorf("got %t, want %t", got, tt.want)
-			}
-			h.Invert = true
-			if got := h.Matches(r); got != tt.inverted {
-				t.Errorf("inverted: got %t, want %t", got, tt.inverted)
-			}
-		})
-	}
-}
-
 func tableOf(routes ...*Route) *RouteTable {
 	return &RouteTable{VirtualHosts: []*VirtualHost{{Domains: []string{"*"}, Routes: routes}}}
 }
 
 // request makes a request with headers given as names and values in turn.
-func request(host, path string, headers ...string) *Request {
-	return &Request{Authority: host, Path: path, Values: func(name string) []string {
+func request(host, path string, headers ...string) *matcher.Request {
+	return &matcher.Request{Authority: host, Path: path, Values: func(name string) []string {
 		var values []string
 		for i := 0; i < len(headers); i += 2 {
 			if strings.EqualFold(headers[i], name) {
@@ -194,4 +149,130 @@ func request(host, path string, headers ...string) *Request {
 		}
 		return values
 	}}
+}
+
+func mustRegex(t *testing.T, source string) *matcher.Regex {
+	t.Helper()
+	re, err := matcher.NewRegex(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return re
+}
+
+func TestPathMatch(t *testing.T) {
+	regex := matcher.PathMatch{Kind: matcher.PathRegex, Regex: mustRegex(t, "/a|/b[0-9]*")}
+	separated := matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/api"}
+	tests := []struct {
+		name, path string
+		match      matcher.PathMatch
+		want       bool
+	}{
+		{"separated prefix itself", "/api", separated, true},
+		{"separated prefix and a slash", "/api/", separated, true},
+		{"separated prefix and a segment", "/api/v1", separated, true},
+		{"separated prefix inside a segment", "/apis", separated, false},
+		{"separated prefix with case", "/API", separated, false},
+		{"separated prefix without case", "/API/x", matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/api", IgnoreCase: true}, true},
+		{"prefix without case", "/FooBar", matcher.PathMatch{Value: "/foo", IgnoreCase: true}, true},
+		{"prefix without case, shorter", "/FO", matcher.PathMatch{Value: "/foo", IgnoreCase: true}, false},
+		{"path without case", "/FOO", matcher.PathMatch{Kind: matcher.PathExact, Value: "/fOo", IgnoreCase: true}, true},
+		{"path without case is no prefix", "/FOOO", matcher.PathMatch{Kind: matcher.PathExact, Value: "/foo", IgnoreCase: true}, false},
+		{"case is one of ASCII", "/\u212a", matcher.PathMatch{Kind: matcher.PathExact, Value: "/k", IgnoreCase: true}, false},
+		{"first of two alternatives", "/a", regex, true},
+		{"second of two alternatives", "/b12", regex, true},
+		{"a regex matches all", "/a1", regex, false},
+		{"a regex matches from the beginning", "/x/a", regex, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tableOf(&Route{Path: tt.match}).Match(request("host", tt.path)) != nil; got != tt.want {
+				t.Errorf("%q: got %t, want %t", tt.path, got, tt.want)
+			}
+			if got := tableOf(&Route{Path: tt.match}).Match(request("host", tt.path+"?x")) != nil; got != tt.want {
+				t.Errorf("%q with a query: got %t, want %t", tt.path, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOneDrawServesAllFractions(t *testing.T) {
+	table := tableOf(
+		&Route{Name: "never", Fraction: matcher.Fraction{Numerator: 0, Denominator: 100}},
+		&Route{Name: "10", Fraction: matcher.Fraction{Numerator: 10, Denominator: 100}},
+		&Route{Name: "30", Fraction: matcher.Fraction{Numerator: 3000, Denominator: 10_000}},
+		&Route{Name: "always", Fraction: matcher.Fraction{Numerator: 101, Denominator: 100}},
+		&Route{Name: "none"},
+	)
+	for draw, want := range map[uint64]string{0: "10", 9: "10", 10: "30", 2999: "30", 3000: "10", 3010: "always", 9999: "always", 12_909: "10"} {
+		r := request("host", "/")
+		r.Draw = draw
+		if got := table.Match(r).Name; got != want {
+			t.Errorf("draw %d: got %s, want %s", draw, got, want)
+		}
+	}
+}
+
+func TestIgnoredPort(t *testing.T) {
+	table := &RouteTable{IgnorePort: true}
+	for _, d := range []string{"a", "*.b", "[::1]", "c:80", "*"} {
+		table.VirtualHosts = append(table.VirtualHosts, &VirtualHost{Name: d, Domains: []string{d}})
+	}
+	for host, want := range map[string]string{
+		"a": "a", "A:80": "a", "a:": "a", "a:x": "a", "x.b:1": "*.b", "[::1]": "[::1]", "[::1]:80": "[::1]", "c:80": "*", "a:1:2": "*",
+	} {
+		if got := table.VirtualHost(host).Name; got != want {
+			t.Errorf("%s: got %s, want %s", host, got, want)
+		}
+	}
+}
+
+func TestIgnoredPathParameters(t *testing.T) {
+	table := tableOf(&Route{Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/a/b"}})
+	table.IgnorePathParameters = true
+	for path, want := range map[string]bool{"/a/b": true, "/a;x/b;y=1": true, "/a/b;x?q": true, "/a;/b": true, "/a/;b": false, "/a;/c": false} {
+		if got := table.Match(request("host", path)) != nil; got != want {
+			t.Errorf("%s: got %t", path, got)
+		}
+	}
+	if got := fmt.Sprint(table.ComparedPath(request("host", "/;a/;"))); got != "//" {
+		t.Errorf("/;a/; is compared as %s", got)
+	}
+}
+
+// everything is a route that asks everything.
+var everything = &Route{
+	Path: matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/a", IgnoreCase: true},
+	Headers: []matcher.HeaderMatch{
+		{Name: "there"},
+		{Name: "absent", Invert: true},
+		{Name: "exact", Kind: matcher.HeaderString, String: matcher.Exact("v"), MissingAsEmpty: true},
+		{Name: "suffix", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringSuffix, Value: "v", IgnoreCase: true}, Invert: true},
+		{Name: "contains", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringContains, Value: "v"}},
+		{Name: "regex", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringRegex, Value: "v+"}},
+		{Name: "range", Kind: matcher.HeaderRange, Range: matcher.Range{Start: -1, End: 5}},
+	},
+	Query:    []matcher.QueryMatch{{Name: "q", String: &matcher.StringMatch{Kind: matcher.StringPrefix, Value: "v"}}, {Name: "r"}, {Name: "s", Absent: true}},
+	Cookies:  []matcher.CookieMatch{{Name: "c", String: matcher.Exact("v"), Invert: true}},
+	GRPC:     true,
+	Fraction: matcher.Fraction{Numerator: 5, Denominator: 10_000},
+}
+
+func TestConditionsAreReadable(t *testing.T) {
+	want := []string{
+		"there", "!absent", `exact?="v"`, `suffix!$="v"i`, `contains*="v"`, `regex~="v+"`, "range=[-1,5)",
+		`query q^="v"`, "query r", "query !s", `cookie c!="v"`, "grpc", "fraction 5/10000",
+	}
+	if diff := cmp.Diff(want, everything.Conditions()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for want, m := range map[string]matcher.PathMatch{
+		"path_separated_prefix /a (any case)": everything.Path,
+		"regex /.*":                           {Kind: matcher.PathRegex, Value: "/.*"},
+		"prefix /":                            {Value: "/"},
+	} {
+		if got := m.Text(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
 }

@@ -5,6 +5,8 @@ package model
 import (
 	"slices"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // RetryOn is a set of conditions under which a request is sent again (RetryPolicy.retry_on). Those that speak of HTTP/2 and
@@ -56,9 +58,9 @@ type Retry struct {
 	// StatusCodes of RetryOnStatusCodes.
 	StatusCodes []int
 	// Headers of RetryOnHeaders: one that matches is enough.
-	Headers []HeaderMatch
+	Headers []matcher.HeaderMatch
 	// RequestHeaders leave other requests alone, unless there are none.
-	RequestHeaders []HeaderMatch
+	RequestHeaders []matcher.HeaderMatch
 	// AvoidPrevious sends a retry to an endpoint that has not been tried, if there is one (previous_hosts).
 	AvoidPrevious bool
 	// OmitCanaries sends a retry to an endpoint that is no canary, and OmitMetadata to one that has none of these, likewise
@@ -131,16 +133,16 @@ func (r *Retry) RetriesResponse(status int, fields func(name string) []string) b
 		r.On&RetryOnStatusCodes != 0 && slices.Contains(r.StatusCodes, status):
 		return true
 	}
-	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, OfResponse(fields))
+	return r.On&RetryOnHeaders != 0 && anyMatches(r.Headers, matcher.OfResponse(fields))
 }
 
 // Concerns reports whether the policy is for a request.
-func (r *Retry) Concerns(req *Request) bool {
+func (r *Retry) Concerns(req *matcher.Request) bool {
 	return r.On != 0 && (len(r.RequestHeaders) == 0 || anyMatches(r.RequestHeaders, req))
 }
 
-func anyMatches(headers []HeaderMatch, req *Request) bool {
-	return slices.ContainsFunc(headers, func(h HeaderMatch) bool { return h.Matches(req) })
+func anyMatches(headers []matcher.HeaderMatch, req *matcher.Request) bool {
+	return slices.ContainsFunc(headers, func(h matcher.HeaderMatch) bool { return h.Matches(req) })
 }
 
 // needsDaemon reports whether the policy asks more of the kernel than to look at the status of a response and to keep a copy of the request: it

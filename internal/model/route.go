@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // DefaultRouteTimeout applies where a route sets no timeout
@@ -17,15 +18,15 @@ const DefaultRouteTimeout = 15 * time.Second
 // Route is one entry of a virtual host.
 type Route struct {
 	Name string
-	Path PathMatch
+	Path matcher.PathMatch
 	// Headers, Query and Cookies must all match, whatever the kind.
-	Headers []HeaderMatch
-	Query   []QueryMatch
-	Cookies []CookieMatch
+	Headers []matcher.HeaderMatch
+	Query   []matcher.QueryMatch
+	Cookies []matcher.CookieMatch
 	// GRPC leaves the route to gRPC requests, known by their content type.
 	GRPC bool
 	// Fraction of the requests that match otherwise.
-	Fraction Fraction
+	Fraction matcher.Fraction
 	// Direct and Redirect answer here; at most one of them is set, and then there
 	// are no Clusters.
 	Direct   *DirectResponse
@@ -146,11 +147,11 @@ type WeightedCluster struct {
 // Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
 // goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
 func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
-	return r.TargetAt(Unpaced, target, w)
+	return r.TargetAt(matcher.Unpaced, target, w)
 }
 
 // TargetAt is Target at a pace.
-func (r *Route) TargetAt(pace Pace, target string, w PathRewrite) (out string, ok bool) {
+func (r *Route) TargetAt(pace matcher.Pace, target string, w PathRewrite) (out string, ok bool) {
 	path, _, _ := strings.Cut(target, "?")
 	switch {
 	case w.Prefix != "":
@@ -174,4 +175,6 @@ func (r *Route) matched(path string) int {
 }
 
 // ReplacesAll reports whether prefix_rewrite replaces all of a path, and not as many bytes as the match has.
-func (r *Route) ReplacesAll() bool { return r.Path.Kind == PathRegex || r.Path.Kind == PathConnect }
+func (r *Route) ReplacesAll() bool {
+	return r.Path.Kind == matcher.PathRegex || r.Path.Kind == matcher.PathConnect
+}

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Session is envoy.extensions.filters.http.stateful_session.v3.StatefulSession: a client brings the address of the endpoint that
@@ -39,7 +41,7 @@ func (s *Session) Concerns(path string) bool {
 }
 
 // Endpoint is the address that a request brings; empty: none.
-func (s *Session) Endpoint(r *Request, now time.Time) string {
+func (s *Session) Endpoint(r *matcher.Request, now time.Time) string {
 	if s.Header != "" {
 		if values := r.Header(s.Header); len(values) > 0 {
 			return decoded(values[0])

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestSessionReadsWhatItWrites(t *testing.T) {
@@ -30,7 +32,7 @@ func TestSessionReadsWhatItWrites(t *testing.T) {
 			if tt.session.Header == "" {
 				brought = map[string][]string{"cookie": {"a=b; " + value}}
 			}
-			r := &Request{Values: func(name string) []string { return brought[name] }}
+			r := &matcher.Request{Values: func(name string) []string { return brought[name] }}
 			if got := tt.session.Endpoint(r, now); got != "127.97.0.2:9801" {
 				t.Errorf("read as %q", got)
 			}
@@ -58,7 +60,7 @@ func TestSessionReadsNoEndpointFromAnythingElse(t *testing.T) {
 	}
 	s := Session{Cookie: "s"}
 	for value, want := range tests {
-		r := &Request{Values: func(string) []string { return []string{"s=" + value} }}
+		r := &matcher.Request{Values: func(string) []string { return []string{"s=" + value} }}
 		if got := s.Endpoint(r, time.Now()); got != want {
 			t.Errorf("%q: got %q, want %q", value, got, want)
 		}

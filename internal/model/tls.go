@@ -2,7 +2,11 @@
 
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
 // UpstreamTLS says how connections to an endpoint are secured (envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext). It is never changed.
 type UpstreamTLS struct {
@@ -82,7 +86,7 @@ const (
 // NameMatch is about one kind of names (SubjectAltNameMatcher). An exact DNS name is also matched by a wildcard in the certificate.
 type NameMatch struct {
 	Kind  NameKind
-	Match StringMatch
+	Match matcher.StringMatch
 }
 
 // SecretSource says where a secret comes from (SdsSecretConfig). It can be compared.

@@ -2,6 +2,8 @@
 
 package model
 
+import "github.com/xlb-project/xlb/internal/model/matcher"
+
 // Trace is how a request came to its route.
 type Trace struct {
 	// VirtualHost is nil when no domain matches the authority.
@@ -16,7 +18,7 @@ type Trace struct {
 }
 
 // Trace matches as Match does, and tells how.
-func (t *RouteTable) Trace(r *Request) Trace {
+func (t *RouteTable) Trace(r *matcher.Request) Trace {
 	var trace Trace
 	trace.Route = t.match(r, &trace)
 	return trace
@@ -52,7 +54,7 @@ type Unmet struct {
 
 // Seen returns what the request has where the condition looks: several values of a
 // repeated header, none of what does not occur.
-func (u Unmet) Seen(route *Route, r *Request) []string {
+func (u Unmet) Seen(route *Route, r *matcher.Request) []string {
 	switch u.Kind {
 	case UnmetGRPC:
 		return r.Header("content-type")
@@ -76,7 +78,7 @@ func found(value string, ok bool) []string {
 
 // Possible returns the routes that a request may take, whatever its draw: more than
 // one where fractions decide. orNone says that it may take none of them.
-func (t *RouteTable) Possible(r *Request) (routes []*Route, orNone bool) {
+func (t *RouteTable) Possible(r *matcher.Request) (routes []*Route, orNone bool) {
 	// A fraction that ever holds does so for 0.
 	lucky := *r
 	lucky.Draw = 0

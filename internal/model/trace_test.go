@@ -7,19 +7,21 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestTraceSaysWhatEachRouteLacks(t *testing.T) {
-	value := Exact("v")
+	value := matcher.Exact("v")
 	vh := &VirtualHost{Domains: []string{"other", "*.test"}, Routes: []*Route{
-		{Path: PathMatch{Value: "/x"}},
-		{Path: PathMatch{Kind: PathConnect}},
-		{Fraction: Fraction{Numerator: 10, Denominator: 100}},
+		{Path: matcher.PathMatch{Value: "/x"}},
+		{Path: matcher.PathMatch{Kind: matcher.PathConnect}},
+		{Fraction: matcher.Fraction{Numerator: 10, Denominator: 100}},
 		{GRPC: true},
-		{Headers: []HeaderMatch{{Name: "content-type"}, {Name: "x-canary", Kind: HeaderString, String: value}}},
-		{Headers: []HeaderMatch{{Name: ":method", Kind: HeaderString, String: Exact("POST")}}},
-		{Query: []QueryMatch{{Name: "a"}, {Name: "b"}}},
-		{Cookies: []CookieMatch{{Name: "c", String: value}}},
+		{Headers: []matcher.HeaderMatch{{Name: "content-type"}, {Name: "x-canary", Kind: matcher.HeaderString, String: value}}},
+		{Headers: []matcher.HeaderMatch{{Name: ":method", Kind: matcher.HeaderString, String: matcher.Exact("POST")}}},
+		{Query: []matcher.QueryMatch{{Name: "a"}, {Name: "b"}}},
+		{Cookies: []matcher.CookieMatch{{Name: "c", String: value}}},
 		{Name: "winner"},
 		{Name: "behind the winner"},
 	}}
@@ -60,12 +62,12 @@ func TestTraceWithoutVirtualHostIsEmpty(t *testing.T) {
 }
 
 func TestPossibleRoutesAreThoseOfEveryDraw(t *testing.T) {
-	half := Fraction{Numerator: 50, Denominator: 100}
+	half := matcher.Fraction{Numerator: 50, Denominator: 100}
 	routes := []*Route{
-		{Name: "other path", Path: PathMatch{Value: "/x"}},
-		{Name: "never", Fraction: Fraction{Denominator: 100}},
+		{Name: "other path", Path: matcher.PathMatch{Value: "/x"}},
+		{Name: "never", Fraction: matcher.Fraction{Denominator: 100}},
 		{Name: "half", Fraction: half},
-		{Name: "all", Fraction: Fraction{Numerator: 100, Denominator: 100}},
+		{Name: "all", Fraction: matcher.Fraction{Numerator: 100, Denominator: 100}},
 		{Name: "behind all"},
 	}
 	tests := []struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -81,7 +82,7 @@ func (s *Store) config(p *Peer) (*tls.Config, error) {
 	}
 	name := p.ServerName()
 	if p.TLS.AutoSAN && name != "" {
-		m.names = []model.NameMatch{{Kind: model.NameDNS, Match: model.Exact(name)}}
+		m.names = []model.NameMatch{{Kind: model.NameDNS, Match: matcher.Exact(name)}}
 	}
 	if p.TLS.HostSAN && p.Host != "" {
 		m.host = hostOf(p.Host)
@@ -153,7 +154,7 @@ func isFor(c *x509.Certificate, host string) bool {
 	if ip := net.ParseIP(host); ip != nil {
 		kind, host = model.NameIP, ip.String()
 	}
-	return hasName(c, model.NameMatch{Kind: kind, Match: model.Exact(host)})
+	return hasName(c, model.NameMatch{Kind: kind, Match: matcher.Exact(host)})
 }
 
 // hasName reports whether a certificate has a name that is asked for.
@@ -172,7 +173,7 @@ func hasName(c *x509.Certificate, n model.NameMatch) bool {
 		return slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool { return n.Match.Matches(ip.String()) })
 	}
 	return slices.ContainsFunc(c.DNSNames, func(name string) bool {
-		return n.Match.Matches(name) || n.Match.Kind == model.StringExact && covers(name, n.Match.Value)
+		return n.Match.Matches(name) || n.Match.Kind == matcher.StringExact && covers(name, n.Match.Value)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -32,7 +33,7 @@ func (o observer) Observe(r slowpath.Report) {
 func (n *Node) newProxy() *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
 		Table: func(listener string) (*model.RouteTable, bool) { return n.activator.Generation().Routes(listener) },
-		Match: func(t *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route {
+		Match: func(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
 			return n.activator.Generation().Match(t, r, pause)
 		},
 		Inspection: func(listener string) *model.Inspection { return n.activator.Generation().Inspection(listener) },

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
 
@@ -34,7 +35,7 @@ func randomWorld(t *testing.T) world {
 // single is a listener on port 80 that sends everything to cluster "web".
 func single(endpoints ...model.Endpoint) *model.Config {
 	route := &model.Route{
-		Path: model.PathMatch{Value: "/"}, Timeout: time.Second,
+		Path: matcher.PathMatch{Value: "/"}, Timeout: time.Second,
 		Clusters: []model.WeightedCluster{{Name: "web", Weight: 1}},
 	}
 	rt := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{route}}}}
@@ -96,7 +97,7 @@ func TestAReloadThatFailsAtAnyPointConverges(t *testing.T) {
 
 // failsAt applies a configuration with one write failing, checks every state, and reports
 // whether there was such a write.
-func (g *rig) failsAt(point int, next *model.Config, requests []*model.Request, old ...*model.Config) bool {
+func (g *rig) failsAt(point int, next *model.Config, requests []*matcher.Request, old ...*model.Config) bool {
 	g.t.Helper()
 	configs := append(slices.Clone(old), next)
 	asked := 0
@@ -347,7 +348,7 @@ type running struct {
 	entries [][]uint32
 }
 
-func (g *rig) begin(requests []*model.Request) []running {
+func (g *rig) begin(requests []*matcher.Request) []running {
 	var programs []running
 	for _, l := range g.r.listenersByNumber() {
 		p := running{address: maps.Address(l.key.Addr, l.key.Port), table: at(g.kernel.cfg.Listeners, l.number).Table}
@@ -368,7 +369,7 @@ func (g *rig) begin(requests []*model.Request) []running {
 
 // undisturbed demands that a running program still decides as it did, or as the next configuration does: that, however, only if it is yet to look
 // the path up, or to look into an index.
-func (g *rig) undisturbed(when string, p running, requests []*model.Request, next *model.Config) {
+func (g *rig) undisturbed(when string, p running, requests []*matcher.Request, next *model.Config) {
 	g.t.Helper()
 	for i, r := range requests {
 		for _, f := range []found{p.found[i], g.kernel.find(p.table, r)} {

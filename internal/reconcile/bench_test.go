@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
@@ -33,30 +34,30 @@ func to(cluster string) []model.WeightedCluster {
 	return []model.WeightedCluster{{Name: cluster, Weight: 1}}
 }
 
-func routeOf(m model.PathMatch, headers ...model.HeaderMatch) *model.Route {
+func routeOf(m matcher.PathMatch, headers ...matcher.HeaderMatch) *model.Route {
 	return &model.Route{Path: m, Headers: headers, Timeout: 15 * time.Second, Clusters: to("old")}
 }
 
 func prefixed(i int) *model.Route {
-	return routeOf(model.PathMatch{Value: fmt.Sprintf("/api/v1/service%05d/", i)})
+	return routeOf(matcher.PathMatch{Value: fmt.Sprintf("/api/v1/service%05d/", i)})
 }
 
 var kindsOfTables = []kindOfTable{
 	{"exact", 1, func(i int) *model.Route {
-		return routeOf(model.PathMatch{Kind: model.PathExact, Value: fmt.Sprintf("/api/v1/service%05d/users", i)})
+		return routeOf(matcher.PathMatch{Kind: matcher.PathExact, Value: fmt.Sprintf("/api/v1/service%05d/users", i)})
 	}},
 	{"prefix", 1, prefixed},
 	{"header", 1, func(i int) *model.Route {
-		return routeOf(model.PathMatch{Value: "/"},
-			model.HeaderMatch{Name: "x-tenant", Kind: model.HeaderString, String: model.Exact(fmt.Sprintf("tenant-%05d", i))})
+		return routeOf(matcher.PathMatch{Value: "/"},
+			matcher.HeaderMatch{Name: "x-tenant", Kind: matcher.HeaderString, String: matcher.Exact(fmt.Sprintf("tenant-%05d", i))})
 	}},
 	{"expression", 1, func(i int) *model.Route {
 		source := fmt.Sprintf("/api/v[0-9]+/service%05d/[^/]+", i)
-		re, err := model.NewRegex(source)
+		re, err := matcher.NewRegex(source)
 		if err != nil {
 			panic(err)
 		}
-		return routeOf(model.PathMatch{Kind: model.PathRegex, Value: source, Regex: re})
+		return routeOf(matcher.PathMatch{Kind: matcher.PathRegex, Value: source, Regex: re})
 	}},
 	{"hosts", benchRoutes / 10, prefixed},
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // copyOf copies what changes of a configuration change.
@@ -244,7 +245,7 @@ func (w world) changedPaths(cfg *model.Config) *model.Config {
 		}
 	case w.IntN(4) == 0:
 		r := w.route(out.Clusters)
-		r.Path = model.PathMatch{Value: "/" + strings.Repeat("a", int(maps.MaxPathText)+w.IntN(2))}
+		r.Path = matcher.PathMatch{Value: "/" + strings.Repeat("a", int(maps.MaxPathText)+w.IntN(2))}
 		vh.Routes = append(vh.Routes, r)
 	}
 	for range w.IntN(5) {
@@ -254,7 +255,7 @@ func (w world) changedPaths(cfg *model.Config) *model.Config {
 			continue
 		}
 		r := w.route(out.Clusters)
-		if r.Path.Kind != model.PathRegex {
+		if r.Path.Kind != matcher.PathRegex {
 			r.Path.Value = "/" + w.word("a", 0, 6)
 		}
 		vh.Routes = slices.Insert(vh.Routes, i, r)
@@ -264,12 +265,12 @@ func (w world) changedPaths(cfg *model.Config) *model.Config {
 
 // indexedRoute is one that an index finds.
 func (w world) indexedRoute(clusters []*model.Cluster) *model.Route {
-	r := &model.Route{Path: model.PathMatch{Value: "/"}, Timeout: time.Duration(w.IntN(30)) * time.Second}
+	r := &model.Route{Path: matcher.PathMatch{Value: "/"}, Timeout: time.Duration(w.IntN(30)) * time.Second}
 	for _, name := range []string{"x", "y"} {
 		if w.IntN(2) == 0 || name == "x" {
-			r.Headers = append(r.Headers, model.HeaderMatch{
-				Name: name, Kind: model.HeaderString,
-				String: model.StringMatch{Kind: model.StringKind(w.IntN(8) / 7), Value: w.word("abc", 1, 3)},
+			r.Headers = append(r.Headers, matcher.HeaderMatch{
+				Name: name, Kind: matcher.HeaderString,
+				String: matcher.StringMatch{Kind: matcher.StringKind(w.IntN(8) / 7), Value: w.word("abc", 1, 3)},
 			})
 		}
 	}
@@ -288,7 +289,7 @@ func (w world) beginIndexed() *model.Config {
 				vh.Routes = append(vh.Routes, w.indexedRoute(cfg.Clusters))
 			}
 			vh.Routes = append(vh.Routes, &model.Route{
-				Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: cfg.Clusters[0].Name, Weight: 1}},
+				Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: cfg.Clusters[0].Name, Weight: 1}},
 			})
 		}
 	}

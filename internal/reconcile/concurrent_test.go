@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/datapath/datapathtest"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 )
 
@@ -44,7 +45,7 @@ func (l *loaded) mustApply(cfg *model.Config) {
 }
 
 // questions asks for each request at each listener.
-func (l *loaded) questions(cfg *model.Config, requests []*model.Request) (list []asked) {
+func (l *loaded) questions(cfg *model.Config, requests []*matcher.Request) (list []asked) {
 	for _, lis := range cfg.Listeners {
 		number, _, err := l.d.Config.VIPs.Lookup(maps.KeyOf(lis.Address))
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	shared "github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
 
@@ -214,7 +215,7 @@ func BenchmarkEndpointsOfOne(b *testing.B) {
 		}
 		cfg.Clusters = append(cfg.Clusters, c)
 		rt.VirtualHosts = append(rt.VirtualHosts, &model.VirtualHost{Name: c.Name, Domains: []string{c.Name}, Routes: []*model.Route{{
-			Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: c.Name, Weight: 1}},
+			Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: c.Name, Weight: 1}},
 		}}})
 	}
 	cfg.Listeners = []*model.Listener{{Name: "l", Address: address(80), Routes: rt}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // crowd is a cluster of so many endpoints.
@@ -25,7 +26,7 @@ func crowd(name string, net byte, n int) *model.Cluster {
 func crowds(more string, clusters ...*model.Cluster) *model.Config {
 	host := &model.VirtualHost{Name: "all", Domains: []string{"*"}}
 	add := func(path, cluster string) {
-		host.Routes = append(host.Routes, &model.Route{Path: model.PathMatch{Kind: model.PathExact, Value: path}, Clusters: []model.WeightedCluster{{Name: cluster, Weight: 1}}})
+		host.Routes = append(host.Routes, &model.Route{Path: matcher.PathMatch{Kind: matcher.PathExact, Value: path}, Clusters: []model.WeightedCluster{{Name: cluster, Weight: 1}}})
 	}
 	for _, c := range clusters {
 		add("/"+c.Name, c.Name)

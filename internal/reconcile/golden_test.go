@@ -12,10 +12,11 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/golden"
 )
 
-func route(path model.PathMatch, to ...model.WeightedCluster) *model.Route {
+func route(path matcher.PathMatch, to ...model.WeightedCluster) *model.Route {
 	return &model.Route{Path: path, Timeout: 15 * time.Second, Clusters: to}
 }
 
@@ -30,10 +31,10 @@ func shopBefore() *model.Config {
 		Name: "shop", Domains: []string{"shop.example", "*.shop.example"},
 		Routes: []*model.Route{
 			{
-				Path: model.PathMatch{Value: "/"}, Timeout: 15 * time.Second, Clusters: []model.WeightedCluster{all("canary")},
-				Headers: []model.HeaderMatch{{Name: "x-canary", Kind: model.HeaderString, String: model.Exact("yes")}},
+				Path: matcher.PathMatch{Value: "/"}, Timeout: 15 * time.Second, Clusters: []model.WeightedCluster{all("canary")},
+				Headers: []matcher.HeaderMatch{{Name: "x-canary", Kind: matcher.HeaderString, String: matcher.Exact("yes")}},
 			},
-			route(model.PathMatch{Value: "/"}, model.WeightedCluster{Name: "stable", Weight: 95}, model.WeightedCluster{Name: "canary", Weight: 5}),
+			route(matcher.PathMatch{Value: "/"}, model.WeightedCluster{Name: "stable", Weight: 95}, model.WeightedCluster{Name: "canary", Weight: 5}),
 		},
 	}}}
 	return &model.Config{
@@ -60,7 +61,7 @@ func shopAfter() *model.Config {
 
 func everythingTo(cluster string) *model.RouteTable {
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
-		Name: "all", Domains: []string{"*"}, Routes: []*model.Route{route(model.PathMatch{Value: "/"}, all(cluster))},
+		Name: "all", Domains: []string{"*"}, Routes: []*model.Route{route(matcher.PathMatch{Value: "/"}, all(cluster))},
 	}}}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // kernel reads the maps as bpf/lib/router.h and bpf/request.bpf.c do, and knows
@@ -32,13 +32,13 @@ func at[V any](t bpfmap.Table[uint32, V], index uint32) V {
 	return v
 }
 
-func (k kernel) route(number uint32, r *model.Request, draw uint32) routing {
+func (k kernel) route(number uint32, r *matcher.Request, draw uint32) routing {
 	index := at(k.cfg.Listeners, number).Table
 	return k.routeIn(index, r, draw)
 }
 
 // routeIn is what a program does that has read the listener.
-func (k kernel) routeIn(index uint32, r *model.Request, draw uint32) routing {
+func (k kernel) routeIn(index uint32, r *matcher.Request, draw uint32) routing {
 	found := k.find(index, r)
 	return k.decide(found, r, draw)
 }
@@ -51,7 +51,7 @@ type found struct {
 	held       held
 }
 
-func (k kernel) find(index uint32, r *model.Request) found {
+func (k kernel) find(index uint32, r *matcher.Request) found {
 	if index == 0 {
 		return found{verdict: maps.HandoverListenerGone}
 	}
@@ -71,7 +71,7 @@ func (k kernel) find(index uint32, r *model.Request) found {
 }
 
 // decide does the rest.
-func (k kernel) decide(f found, r *model.Request, draw uint32) routing {
+func (k kernel) decide(f found, r *matcher.Request, draw uint32) routing {
 	if f.verdict != maps.VerdictOk {
 		return routing{verdict: f.verdict}
 	}
@@ -220,7 +220,7 @@ type held struct {
 	classes [maps.MaxClasses]uint32
 }
 
-func (k kernel) conditions(index uint32, table maps.RouteTable, r *model.Request) held {
+func (k kernel) conditions(index uint32, table maps.RouteTable, r *matcher.Request) held {
 	h := held{bits: table.Missing}
 	if table.Flags&uint32(maps.TableFields|maps.TablePseudo|maps.TableQuery) == 0 {
 		return h
@@ -248,7 +248,7 @@ func flagOf(key maps.FieldKey) uint32 {
 }
 
 // valueOf is the first value of a header, or of a parameter of the query.
-func valueOf(r *model.Request, name string) (value string, found bool) {
+func valueOf(r *matcher.Request, name string) (value string, found bool) {
 	if parameter, is := strings.CutPrefix(name, "?"); is {
 		return r.QueryValue(parameter)
 	}

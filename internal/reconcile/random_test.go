@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // world makes configurations that have much in common with each other.
@@ -119,26 +120,26 @@ func (w world) path() string {
 
 func (w world) route(clusters []*model.Cluster) *model.Route {
 	r := &model.Route{
-		Path:    model.PathMatch{Kind: model.PathKind(w.IntN(2)), Value: w.path()},
+		Path:    matcher.PathMatch{Kind: matcher.PathKind(w.IntN(2)), Value: w.path()},
 		Timeout: time.Duration(w.IntN(30)) * time.Second,
 	}
 	if w.IntN(3) == 0 {
-		r.Path.Kind, r.Path.Value = model.PathRegex, []string{"/a+", "/.?", "/(aa)*", ".*a"}[w.IntN(4)]
-		re, err := model.NewRegex(r.Path.Value)
+		r.Path.Kind, r.Path.Value = matcher.PathRegex, []string{"/a+", "/.?", "/(aa)*", ".*a"}[w.IntN(4)]
+		re, err := matcher.NewRegex(r.Path.Value)
 		if err != nil {
 			panic(err)
 		}
 		r.Path.Regex = re
 	}
 	for range w.IntN(2) {
-		r.Headers = append(r.Headers, model.HeaderMatch{
-			Name: []string{"x", "y", ":method", ":path"}[w.IntN(4)], Kind: model.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
-			String: model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)},
+		r.Headers = append(r.Headers, matcher.HeaderMatch{
+			Name: []string{"x", "y", ":method", ":path"}[w.IntN(4)], Kind: matcher.HeaderKind(w.IntN(2)), Invert: w.IntN(2) == 0,
+			String: matcher.StringMatch{Kind: matcher.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)},
 		})
 	}
 	if w.IntN(4) == 0 {
-		value := model.StringMatch{Kind: model.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)}
-		r.Query = []model.QueryMatch{{Name: w.word("qr", 1, 1), String: &value}}
+		value := matcher.StringMatch{Kind: matcher.StringKind(w.IntN(4)), Value: w.word("a", 1, 2)}
+		r.Query = []matcher.QueryMatch{{Name: w.word("qr", 1, 1), String: &value}}
 	}
 	if w.IntN(3) == 0 {
 		r.Rewrite.Prefix = "/" + w.word("ab", 0, 2)
@@ -150,16 +151,16 @@ func (w world) route(clusters []*model.Cluster) *model.Route {
 	return r
 }
 
-func (w world) requests(n int) []*model.Request {
+func (w world) requests(n int) []*matcher.Request {
 	hosts := []string{"a.b", "x.b", "a.x", "a.", ".b", "b", "a", "z"}
-	list := make([]*model.Request, n)
+	list := make([]*matcher.Request, n)
 	for i := range list {
 		headers := map[string][]string{}
 		for range w.IntN(3) {
 			headers[w.word("xy", 1, 1)] = []string{w.word("abc", 0, 3)}
 		}
 		query := []string{"", "", "?q=" + w.word("ab", 0, 2), "?r&q=" + w.word("a", 0, 2)}
-		list[i] = &model.Request{
+		list[i] = &matcher.Request{
 			Authority: hosts[w.IntN(len(hosts))],
 			Path:      w.path() + w.word("a", 0, 1) + query[w.IntN(len(query))],
 			Method:    "GET",

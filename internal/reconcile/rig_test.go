@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/reconcile/clusters"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 	"github.com/xlb-project/xlb/test/mapstest"
@@ -187,7 +188,7 @@ func show(v any) string {
 
 // servesAs reports why the listener of an address routes one of the requests as none of the configurations says,
 // or "". Which of them it follows may differ from request to request.
-func (g *rig) servesAs(configs []*model.Config, address netip.AddrPort, requests []*model.Request) string {
+func (g *rig) servesAs(configs []*model.Config, address netip.AddrPort, requests []*matcher.Request) string {
 	known := g.r.listeners[maps.KeyOf(address)]
 	if known == nil {
 		isServed := func(cfg *model.Config) bool { return listenerOn(cfg, address) != nil }
@@ -224,7 +225,7 @@ func listenerOn(cfg *model.Config, address netip.AddrPort) *model.Listener {
 }
 
 // agree says how a decision differs from the listener's routes; nil is one that has gone.
-func (g *rig) agree(l *model.Listener, r *model.Request, got routing, draw uint32) string {
+func (g *rig) agree(l *model.Listener, r *matcher.Request, got routing, draw uint32) string {
 	if l == nil {
 		if got.verdict != maps.HandoverListenerGone {
 			return fmt.Sprintf("%+v, want a listener that has gone", got)
@@ -273,7 +274,7 @@ func (g *rig) leads(name string, criteria model.Metadata, entry uint32) bool {
 
 // checkState demands that every listener serves each request as one of the configurations does,
 // and that every cluster has the endpoints of one of them.
-func (g *rig) checkState(when string, requests []*model.Request, configs ...*model.Config) {
+func (g *rig) checkState(when string, requests []*matcher.Request, configs ...*model.Config) {
 	g.t.Helper()
 	addresses := map[netip.AddrPort]bool{}
 	for _, cfg := range configs {
@@ -367,7 +368,7 @@ func endpointsBelow(g *compiled.Group) (endpoints []uint32) {
 
 // checkClean demands that the maps hold exactly the configuration, and that every number
 // is either in use by it or free.
-func (g *rig) checkClean(cfg *model.Config, requests []*model.Request) {
+func (g *rig) checkClean(cfg *model.Config, requests []*matcher.Request) {
 	g.t.Helper()
 	g.checkState("after apply", requests, cfg)
 	if g.r.hasPending() {

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // divided is a cluster of three, of which the first two are stage a, with a route to each stage.
@@ -24,7 +25,7 @@ func divided(endpoints int) *model.Config {
 	vh := &model.VirtualHost{Name: "all", Domains: []string{"*"}}
 	for _, stage := range []string{"a", "b"} {
 		vh.Routes = append(vh.Routes, &model.Route{
-			Path:     model.PathMatch{Kind: model.PathExact, Value: "/" + stage},
+			Path:     matcher.PathMatch{Kind: matcher.PathExact, Value: "/" + stage},
 			Clusters: []model.WeightedCluster{{Name: "web", Weight: 1, Criteria: model.Metadata(`{"stage":"` + stage + `"}`)}},
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -24,7 +25,7 @@ const connect = "CONNECT a:80 HTTP/1.1\r\nHost: b\r\n\r\n"
 // connectRoute makes the route one for CONNECT.
 func connectRoute(terminate bool) frontOption {
 	return func(_ *Config, r *model.Route) {
-		r.Path, r.Upgrades, r.TerminateConnect = model.PathMatch{Kind: model.PathConnect}, []string{model.UpgradeConnect}, terminate
+		r.Path, r.Upgrades, r.TerminateConnect = matcher.PathMatch{Kind: matcher.PathConnect}, []string{model.UpgradeConnect}, terminate
 	}
 }
 
@@ -148,7 +149,7 @@ func TestServeAnswersConnectThatHasNoTunnel(t *testing.T) {
 		body          string
 	}{
 		{"no port", "CONNECT nowhere HTTP/1.1\r\nHost: b\r\n\r\n", nil, allow("connect"), "400 Bad Request", FlagDownstreamProtocolError, "Bad Request"},
-		{"only a prefix", connect, nil, func(_ *Config, r *model.Route) { r.Path.Kind = model.PathPrefix }, "404 Not Found", FlagNoRoute, ""},
+		{"only a prefix", connect, nil, func(_ *Config, r *model.Route) { r.Path.Kind = matcher.PathPrefix }, "404 Not Found", FlagNoRoute, ""},
 		{"not allowed", connect, nil, allow("websocket"), "403 Forbidden", FlagNone, ""},
 		{
 			"an upgrade that is not allowed beside it", "CONNECT a:80 HTTP/1.1\r\nHost: b\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",

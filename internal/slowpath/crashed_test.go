@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/test/await"
@@ -108,7 +109,7 @@ func (p faultyPick) Done(o Outcome) {
 
 // mirrored has a copy made of each request, and mirroredTwice two.
 func mirrored(_ *Config, r *model.Route) {
-	r.Mirrors = []model.Mirror{{Cluster: "m", Share: model.Fraction{Numerator: 1, Denominator: 1}}}
+	r.Mirrors = []model.Mirror{{Cluster: "m", Share: matcher.Fraction{Numerator: 1, Denominator: 1}}}
 }
 
 func mirroredTwice(config *Config, r *model.Route) {
@@ -119,7 +120,7 @@ func mirroredTwice(config *Config, r *model.Route) {
 func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) *crashing {
 	c, copies := &crashing{faults: &faults{}}, echoing(t)
 	c.front = newFront(t, []netip.AddrPort{endpoint}, append(options, func(config *Config, _ *model.Route) {
-		config.Match = func(table *model.RouteTable, r *model.Request, _ func() bool) *model.Route {
+		config.Match = func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
 			c.faults.here("match")
 			return table.Match(r)
 		}

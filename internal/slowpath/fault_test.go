@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // faulty lets the route's requests have a fault.
@@ -58,7 +59,7 @@ func TestClientThatLeavesEndsItsDelay(t *testing.T) {
 }
 
 func TestAbortKeepsTheConnectionAndIsCounted(t *testing.T) {
-	f := newFront(t, nil, faulty(model.Fault{Status: 418, Body: "short", Headers: []model.HeaderMatch{{Name: "x-break"}}}))
+	f := newFront(t, nil, faulty(model.Fault{Status: 418, Body: "short", Headers: []matcher.HeaderMatch{{Name: "x-break"}}}))
 	got := f.exchange("POST / HTTP/1.1\r\nHost: a\r\nX-Break: 1\r\nContent-Length: 3\r\n\r\nabc" +
 		"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 418 I'm a teapot\r\nContent-Length: 5\r\n") || !strings.Contains(got, "\r\n\r\nshortHTTP/1.1 503 ") {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -107,8 +108,8 @@ func withLimits(l Limits) frontOption { return func(c *Config, _ *model.Route) {
 // to a cluster that does not exist.
 func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) *front {
 	t.Helper()
-	route := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
-	gone := &model.Route{Path: model.PathMatch{Value: "/gone"}, Clusters: []model.WeightedCluster{{Name: "gone", Weight: 1}}}
+	route := &model.Route{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+	gone := &model.Route{Path: matcher.PathMatch{Value: "/gone"}, Clusters: []model.WeightedCluster{{Name: "gone", Weight: 1}}}
 	table := &model.RouteTable{HTTP10: model.HTTP10{Accept: true}, VirtualHosts: []*model.VirtualHost{
 		{Domains: []string{"nowhere"}},
 		{Domains: []string{"*"}, Routes: []*model.Route{gone, route}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -40,7 +41,7 @@ func room(n byte) netip.AddrPort {
 
 // leads is a route to a room, that has copies made for others.
 func leads(to byte, copies ...byte) *model.Route {
-	r := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: room(to).String(), Weight: 1}}}
+	r := &model.Route{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: room(to).String(), Weight: 1}}}
 	for _, c := range copies {
 		r.Mirrors = append(r.Mirrors, model.Mirror{Cluster: room(c).String()})
 	}
@@ -49,7 +50,7 @@ func leads(to byte, copies ...byte) *model.Route {
 
 // answers is a route that leads nowhere.
 func answers() *model.Route {
-	return &model.Route{Path: model.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK}}
+	return &model.Route{Path: matcher.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK}}
 }
 
 // newHouse has rooms with one route each.
@@ -66,7 +67,7 @@ func newHouse(t *testing.T, routes map[byte]*model.Route) *house {
 	}
 	h.proxy = New(Config{
 		Table: func(name string) (*model.RouteTable, bool) { return tables[name], true },
-		Match: func(table *model.RouteTable, r *model.Request, _ func() bool) *model.Route {
+		Match: func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.requests[names[table]]++
@@ -228,7 +229,7 @@ func TestCopiesOfOneRequestAreBounded(t *testing.T) {
 
 // Requests of several clients follow each other on a connection between listeners, perhaps before the one before has been read out.
 func TestEachRequestIsChargedToItsOwnClient(t *testing.T) {
-	h := newHouse(t, map[byte]*model.Route{1: leads(2), 2: {Path: model.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK, Body: "-"}}})
+	h := newHouse(t, map[byte]*model.Route{1: leads(2), 2: {Path: matcher.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK, Body: "-"}}})
 	// The tenant is that of the request which is being served: the first, the second.
 	from := func() upstream.Origin {
 		h.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestPathIsRoutedAndSentOnAsTheTableChangesIt(t *testing.T) {
@@ -16,9 +17,9 @@ func TestPathIsRoutedAndSentOnAsTheTableChangesIt(t *testing.T) {
 		Path: model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RedirectSlashes},
 		// What no endpoint is asked for passes no filter either.
 		Filters: []model.Filter{model.FilterFault},
-		Fault:   &model.Fault{Status: http.StatusTeapot, AbortShare: model.Fraction{Numerator: 1, Denominator: 1}},
+		Fault:   &model.Fault{Status: http.StatusTeapot, AbortShare: matcher.Fraction{Numerator: 1, Denominator: 1}},
 		VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{{
-			Path: model.PathMatch{Value: "/b"}, Rewrite: model.PathRewrite{Prefix: "/c"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
+			Path: matcher.PathMatch{Value: "/b"}, Rewrite: model.PathRewrite{Prefix: "/c"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
 		}}}},
 	}
 	targets := make(chan string, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
@@ -115,7 +116,7 @@ type Config struct {
 	Table func(listener string) (*model.RouteTable, bool)
 	// Match finds the route of a request in a table, or nil; it calls pause again and again, and may stop when that says that the client has gone.
 	// May be nil: then the table's own function is called, which takes as long as there are routes.
-	Match func(table *model.RouteTable, r *model.Request, pause func() (gone bool)) *model.Route
+	Match func(table *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route
 	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
 	TCP func(listener string) *model.TCPProxy
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/tcptest"
@@ -677,7 +678,7 @@ func TestServeUsesOrReturnsTheClaim(t *testing.T) {
 // The first request keeps the kernel's number, the others have their own.
 func TestServeRoutesTheFirstRequestByTheDrawItHas(t *testing.T) {
 	endpoint := httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	one := &model.Route{Fraction: model.Fraction{Numerator: 1, Denominator: 1000000}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+	one := &model.Route{Fraction: matcher.Fraction{Numerator: 1, Denominator: 1000000}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{one}}}}
 	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
 		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
@@ -1041,8 +1042,8 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 	name := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 	}
-	is := func(header, value string) []model.HeaderMatch {
-		return []model.HeaderMatch{{Name: header, Kind: model.HeaderString, String: model.Exact(value)}}
+	is := func(header, value string) []matcher.HeaderMatch {
+		return []matcher.HeaderMatch{{Name: header, Kind: matcher.HeaderString, String: matcher.Exact(value)}}
 	}
 	to := func(clusters ...string) (list []model.WeightedCluster) {
 		for _, c := range clusters {
@@ -1051,7 +1052,7 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 		return list
 	}
 	// Both take the same half of the draws: the second cluster gets none.
-	half := &model.Route{Path: model.PathMatch{Value: "/half"}, Fraction: model.Fraction{Numerator: 50, Denominator: 100}, Clusters: to("half", "never")}
+	half := &model.Route{Path: matcher.PathMatch{Value: "/half"}, Fraction: matcher.Fraction{Numerator: 50, Denominator: 100}, Clusters: to("half", "never")}
 	half.Clusters[0].Weight, half.Clusters[1].Weight = 50, 50
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{
 		half,
@@ -1104,9 +1105,9 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 func TestHostIsSentOnAsTheTableStripsIt(t *testing.T) {
 	rule := model.HostRule{AnyPort: true, TrailingDot: true}
 	table := &model.RouteTable{Host: rule, VirtualHosts: []*model.VirtualHost{{Domains: []string{"a.b"}, Routes: []*model.Route{
-		{Path: model.PathMatch{Kind: model.PathConnect}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}, Upgrades: []string{model.UpgradeConnect}},
+		{Path: matcher.PathMatch{Kind: matcher.PathConnect}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}, Upgrades: []string{model.UpgradeConnect}},
 		{
-			Headers:  []model.HeaderMatch{{Name: "host", Kind: model.HeaderString, String: model.Exact("a.b")}},
+			Headers:  []matcher.HeaderMatch{{Name: "host", Kind: matcher.HeaderString, String: matcher.Exact("a.b")}},
 			Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
 		},
 	}}}}

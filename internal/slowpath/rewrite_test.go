@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestForwardedHostIsAddedToWhatProxiesBeforeHaveSaid(t *testing.T) {
@@ -78,7 +79,7 @@ func TestRewritesThatLeaveNoPathOrNoHostGoOn(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name       string
-		path, host *model.Substitution
+		path, host *matcher.Substitution
 		want       string
 	}{
 		{"no path", substitution(t, "^.*$", ""), nil, "GET /svc?q HTTP/1.1\r\nHost: old.test\r\n"},
@@ -99,9 +100,9 @@ func TestRewritesThatLeaveNoPathOrNoHostGoOn(t *testing.T) {
 	}
 }
 
-func substitution(t *testing.T, regex, with string) *model.Substitution {
+func substitution(t *testing.T, regex, with string) *matcher.Substitution {
 	t.Helper()
-	s, err := model.NewSubstitution(regex, with)
+	s, err := matcher.NewSubstitution(regex, with)
 	if err != nil {
 		t.Fatal(err)
 	}

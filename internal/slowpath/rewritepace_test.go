@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
@@ -15,7 +16,7 @@ import (
 
 // Whatever has a regular expression rewrite a long value gives the turn up meanwhile.
 func TestLongRewritesLetOthersWork(t *testing.T) {
-	long, err := model.NewSubstitution(`a.{100}b`, "x")
+	long, err := matcher.NewSubstitution(`a.{100}b`, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
@@ -58,7 +59,7 @@ func (x *exchange) Pace(steps int) bool {
 // stretch is how many steps are done at a time, of some ten nanoseconds each.
 const stretch = 1 << 15
 
-func (x *exchange) find(r *model.Request) *model.Route {
+func (x *exchange) find(r *matcher.Request) *model.Route {
 	if match := x.proxy.config.Match; match != nil {
 		return match(x.Table, r, x.letWork)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/test/await"
@@ -124,7 +125,7 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 			downstream: &downstream{turn: long, session: Session{Gone: func() bool { return gone }}},
 			Request:    headers.Request{Table: table},
 		}
-		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *model.Request, pause func() bool) *model.Route {
+		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *matcher.Request, pause func() bool) *model.Route {
 			if got != table || pause() || !worked {
 				t.Errorf("right table: %t; the other has worked: %t", got == table, worked)
 			}
@@ -140,7 +141,7 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 			other.Rest()
 		}()
 		synctest.Wait()
-		x.find(&model.Request{})
+		x.find(&matcher.Request{})
 		if c := desk.Counts(); c.Tenants != 1 || c.Ended != 0 {
 			t.Errorf("the match has lost its turn, or it had to be ended: %+v", c)
 		}

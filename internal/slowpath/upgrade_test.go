@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
@@ -243,7 +244,7 @@ func TestTunnelTakesNoResetForItsEnd(t *testing.T) {
 func TestAClientThatLeavesDuringMatchingIsCancelled(t *testing.T) {
 	var gone atomic.Bool
 	f := newFront(t, list(silent(t)), func(c *Config, _ *model.Route) {
-		c.Match = func(_ *model.RouteTable, _ *model.Request, isGone func() bool) *model.Route {
+		c.Match = func(_ *model.RouteTable, _ *matcher.Request, isGone func() bool) *model.Route {
 			gone.Store(true)
 			if !isGone() {
 				t.Error("the session knows that the client has gone")

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // The kernel takes whatever a query may have.
@@ -35,7 +36,7 @@ func (v *View) Explain(q *explain.Query) (*explain.Answer, error) {
 		answer, err := explain.Explain(&explain.State{
 			Config: now.Config(),
 			Notes:  now.Notes(),
-			Decide: func(listener *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
+			Decide: func(listener *model.Listener, r *matcher.Request, head []byte) (explain.Decision, error) {
 				return v.decideIn(now, listener, r.Draw, head)
 			},
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -21,9 +22,9 @@ import (
 // What explain says is refused the slow path refuses, with the same status, and forwards all else.
 func TestExplainSaysWhatIsRefused(t *testing.T) {
 	table := &model.RouteTable{Underscores: model.RefuseUnderscores, VirtualHosts: []*model.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
-		{Path: model.PathMatch{Kind: model.PathExact, Value: "/ws"}, Upgrades: []string{"websocket"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
-		{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
-		{Path: model.PathMatch{Kind: model.PathConnect}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
+		{Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/ws"}, Upgrades: []string{"websocket"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
+		{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
+		{Path: matcher.PathMatch{Kind: matcher.PathConnect}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
 	}}}}
 	cfg := &model.Config{Listeners: []*model.Listener{{Name: "web", Address: netip.MustParseAddrPort("127.80.0.1:80"), Routes: table}}}
 	proxy := slowpath.New(slowpath.Config{
@@ -67,7 +68,7 @@ func TestExplainSaysWhatIsRefused(t *testing.T) {
 		name := fmt.Sprintf("%s %s%s %.60q", c.method, c.host, c.path, c.headers)
 		state, head := explain.Compiled(cfg), ""
 		decide := state.Decide
-		state.Decide = func(l *model.Listener, r *model.Request, sent []byte) (explain.Decision, error) {
+		state.Decide = func(l *model.Listener, r *matcher.Request, sent []byte) (explain.Decision, error) {
 			head = string(sent)
 			return decide(l, r, sent)
 		}

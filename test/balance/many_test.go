@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // many returns two clusters of some hundred endpoints each, of which a few are drawn to be left out. Their addresses differ, so an index that one
@@ -30,7 +31,7 @@ func many(random *rand.Rand, policy model.Policy) *model.Config {
 	}
 	cfg.Listeners = []*model.Listener{{Name: "l", Address: netip.MustParseAddrPort("127.80.0.1:80"), Routes: &model.RouteTable{
 		VirtualHosts: []*model.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*model.Route{{
-			Path:     model.PathMatch{Value: "/"},
+			Path:     matcher.PathMatch{Value: "/"},
 			Clusters: []model.WeightedCluster{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}},
 		}}}},
 	}}}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -180,11 +180,11 @@ func hostileExpression(r *rand.Rand, depth int) string {
 }
 
 // hostileExpressions share what expressions may cost, not quite evenly.
-func hostileExpressions(t *testing.T, seed uint64, n int) (all []*model.Regex) {
+func hostileExpressions(t *testing.T, seed uint64, n int) (all []*matcher.Regex) {
 	t.Helper()
 	r, left := rand.New(rand.NewPCG(seed, 0)), hostileSteps
 	for tries := 0; len(all) < n; tries++ {
-		regex, err := model.NewRegex(fmt.Sprintf("/%d/%s", r.IntN(5), hostileExpression(r, 1+r.IntN(5))))
+		regex, err := matcher.NewRegex(fmt.Sprintf("/%d/%s", r.IntN(5), hostileExpression(r, 1+r.IntN(5))))
 		// Go refuses what is repeated more than 1,000 times, also by repetitions of repetitions. Most are cheap.
 		if share := left / (n - len(all)); err == nil && regex.Cost() <= share && (regex.Cost() >= share/2 || tries%50 == 0) {
 			all, left = append(all, regex), left-regex.Cost()
@@ -204,7 +204,7 @@ func hostilePath(r *rand.Rand) string {
 }
 
 // numbered is a configuration of routes that each answer with their number, and behind them one for all paths, beside that of others.
-func numbered(others harness.Config, service netip.AddrPort, all []*model.Regex) harness.Config {
+func numbered(others harness.Config, service netip.AddrPort, all []*matcher.Regex) harness.Config {
 	answer := func(text string) any { return fields{"status": 200, "body": inline(text)} }
 	var routes []any
 	for i, regex := range all {
@@ -218,11 +218,11 @@ func numbered(others harness.Config, service netip.AddrPort, all []*model.Regex)
 }
 
 // wantNumbers are the answers to random paths, one behind the other, each of which such expressions can match for long.
-func wantNumbers(seed uint64, all []*model.Regex, paths int) (steps []programs.Step, want []string) {
+func wantNumbers(seed uint64, all []*matcher.Regex, paths int) (steps []programs.Step, want []string) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range paths {
 		path, answer := hostilePath(r), "none"
-		if i := slices.IndexFunc(all, func(regex *model.Regex) bool { return regex.Matches(path) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(regex *matcher.Regex) bool { return regex.Matches(path) }); i >= 0 {
 			answer = fmt.Sprint(i)
 		}
 		steps, want = append(steps, getAndReceive(path)...), append(want, answer)

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 	"github.com/xlb-project/xlb/test/routes"
@@ -83,7 +84,7 @@ func requireRoutes(t *testing.T, place *harness.Place, service netip.AddrPort, w
 	for i, r := range sent {
 		want := "404"
 		asked := r.Model(rt)
-		if model.IsGRPC(asked.Values("content-type")) {
+		if matcher.IsGRPC(asked.Values("content-type")) {
 			want = "200" // with gRPC's status for it
 		}
 		if route := rt.Match(asked); route != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Staged are endpoints at ports from 1 with a stage each, in the cluster "web" with subsets by stage.
@@ -30,7 +31,7 @@ func WithRoutes(c *model.Cluster, criteria ...model.Metadata) *model.Config {
 	vh := &model.VirtualHost{Name: "all", Domains: []string{"*"}}
 	for i, asked := range criteria {
 		vh.Routes = append(vh.Routes, &model.Route{
-			Path:     model.PathMatch{Kind: model.PathExact, Value: fmt.Sprintf("/%d", i)},
+			Path:     matcher.PathMatch{Kind: matcher.PathExact, Value: fmt.Sprintf("/%d", i)},
 			Clusters: []model.WeightedCluster{{Name: c.Name, Weight: 1, Criteria: asked}},
 		})
 	}

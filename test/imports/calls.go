@@ -64,7 +64,7 @@ var excepted = map[string]map[string]string{
 	"internal/heels/settings/key.go":       {"strings.TrimSpace": ofOperator},
 	"internal/config/document/scalars.go":  {"strconv.ParseFloat": "numbers of a configuration have signs, as in protobuf", "strconv.ParseInt": "likewise"},
 	"internal/config/document/yamltree.go": {"strconv.ParseInt": "integers of YAML have signs"},
-	"internal/model/header.go":             {"strconv.ParseInt": "as Envoy a range takes numbers with a sign"},
+	"internal/model/matcher/header.go":     {"strconv.ParseInt": "as Envoy a range takes numbers with a sign"},
 	"internal/precedence/precedence.go":    {"strconv.Atoi": ofThisMachine},
 	"internal/pool/port.go":                {"strings.Fields": ofThisMachine, "strings.TrimSpace": ofThisMachine},
 	"internal/upstream/congestion.go":      {"strings.TrimSpace": ofThisMachine},

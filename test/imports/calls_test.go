@@ -75,7 +75,7 @@ func f(s string) {
 	if got := unfitCalls("internal/p/p.go", parsed(t, "p.go", text)); len(got) != len(want) {
 		t.Errorf("%d lines for %d calls: %q", len(got), len(want), got)
 	}
-	if got := unfitCalls("internal/model/header.go", parsed(t, "p.go", "package p")); len(got) != 1 {
+	if got := unfitCalls("internal/model/matcher/header.go", parsed(t, "p.go", "package p")); len(got) != 1 {
 		t.Errorf("an exception without a use makes %q", got)
 	}
 }

@@ -123,6 +123,11 @@ var slowpathLayers = map[string][]string{
 	"watchdog": nil,
 }
 
+// modelLayers is the same for the folders of internal/model/. The package above them is made of what they hold.
+var modelLayers = map[string][]string{
+	"matcher": nil,
+}
+
 // sourceLayers is the same for the folders of internal/source/.
 var sourceLayers = map[string][]string{
 	"intake":  nil,
@@ -170,6 +175,7 @@ var orders = []order{
 	{"internal/compile", "compileLayers", compileLayers},
 	{"internal/maps", "mapsLayers", mapsLayers},
 	{"internal/heels", "heelsLayers", heelsLayers},
+	{"internal/model", "modelLayers", modelLayers},
 	{"internal/reconcile", "reconcileLayers", reconcileLayers},
 	{"internal/slowpath", "slowpathLayers", slowpathLayers},
 	{"internal/source", "sourceLayers", sourceLayers},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Request is one request.
@@ -37,12 +38,12 @@ func (r *Request) Bytes() []byte {
 }
 
 // Model is what routing with a table sees of it, if it is one that is routed (see Outcome).
-func (r *Request) Model(table *model.RouteTable) *model.Request {
+func (r *Request) Model(table *model.RouteTable) *matcher.Request {
 	authority := table.Host.Apply(r.Host)
 	path, _ := table.Path.Apply(r.Target)
-	return &model.Request{
+	return &matcher.Request{
 		Authority: authority, Path: path, Method: r.Method,
-		Scheme: model.SchemeOf(r.Scheme, r.values("x-forwarded-proto")),
+		Scheme: matcher.SchemeOf(r.Scheme, r.values("x-forwarded-proto")),
 		Values: func(name string) []string {
 			if name == "host" {
 				return []string{authority}

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -140,7 +141,7 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 
 // compiled compares what the kernel would do: it may hand any request over, but not
 // take another route.
-func (c *counts) compiled(t *testing.T, table *tables.Table, r *Request, m *model.Request, want int) {
+func (c *counts) compiled(t *testing.T, table *tables.Table, r *Request, m *matcher.Request, want int) {
 	m.Path = r.Target // which the kernel looks at
 	route, verdict := table.Route(m)
 	got := noRoute

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // serve puts a configuration into the maps, and returns what asks them.
@@ -29,7 +30,7 @@ func (k *kernel) serve(t *testing.T, cfg *model.Config) *explain.State {
 	}
 }
 
-func (k *kernel) decide(l *model.Listener, r *model.Request, head []byte) (explain.Decision, error) {
+func (k *kernel) decide(l *model.Listener, r *matcher.Request, head []byte) (explain.Decision, error) {
 	number, known, err := k.datapath.Config.VIPs.Lookup(maps.KeyOf(l.Address))
 	if err != nil || !known {
 		return explain.Decision{}, fmt.Errorf("address of %s: known: %t, %w", l.Name, known, err)
@@ -48,7 +49,7 @@ func (k *kernel) decide(l *model.Listener, r *model.Request, head []byte) (expla
 var sentHeaders = []string{"x", "y", "z", "v", "content-type", "cookie", "origin", "x-forwarded-proto"}
 
 // queryOf asks about a request of the generator.
-func queryOf(r *model.Request) *explain.Query {
+func queryOf(r *matcher.Request) *explain.Query {
 	q := &explain.Query{Method: r.Method, URL: "http://host" + r.Path, Listener: "web", Draw: uint32(r.Draw)}
 	// Not every host that the kernel reads is one of a URL.
 	q.Headers = append(q.Headers, "host: "+r.Authority)
@@ -61,7 +62,7 @@ func queryOf(r *model.Request) *explain.Query {
 }
 
 // asSent is the request as it stands in the head of queryOf.
-func asSent(r *model.Request) *model.Request {
+func asSent(r *matcher.Request) *matcher.Request {
 	sent := *r
 	sent.Draw = uint64(uint32(r.Draw))
 	sent.Scheme = "http" // without X-Forwarded-Proto
@@ -78,7 +79,7 @@ func asSent(r *model.Request) *model.Request {
 		}
 		return nil
 	}
-	sent.Scheme = model.SchemeOf("", sent.Values("x-forwarded-proto"))
+	sent.Scheme = matcher.SchemeOf("", sent.Values("x-forwarded-proto"))
 	return &sent
 }
 
@@ -112,7 +113,7 @@ func TestKernelRoutesAsTheModelAndTheCompiledTable(t *testing.T) {
 }
 
 // compare explains one request in three ways, and returns the kernel's verdict.
-func compare(t *testing.T, rt *model.RouteTable, r *model.Request, inKernel, compiled *explain.State) string {
+func compare(t *testing.T, rt *model.RouteTable, r *matcher.Request, inKernel, compiled *explain.State) string {
 	t.Helper()
 	q := queryOf(r)
 	got, err := explain.Explain(inKernel, q)
@@ -150,7 +151,7 @@ func compare(t *testing.T, rt *model.RouteTable, r *model.Request, inKernel, com
 }
 
 // positionOf is the position of the route that the model matches, from 1; 0 for none.
-func positionOf(rt *model.RouteTable, r *model.Request) int {
+func positionOf(rt *model.RouteTable, r *matcher.Request) int {
 	applied := *r
 	applied.Authority = rt.Host.Apply(r.Authority)
 	applied.Path, _ = rt.Path.Apply(r.Path)
@@ -164,10 +165,10 @@ func positionOf(rt *model.RouteTable, r *model.Request) int {
 // A draw of 0 is a draw: the kernel takes no other instead, which could choose another route than the account tells of.
 func TestDrawOfNothingDecides(t *testing.T) {
 	rare := &model.Route{
-		Path: model.PathMatch{Value: "/"}, Fraction: model.Fraction{Numerator: 1, Denominator: 100},
+		Path: matcher.PathMatch{Value: "/"}, Fraction: matcher.Fraction{Numerator: 1, Denominator: 100},
 		Clusters: []model.WeightedCluster{{Name: "rare", Weight: 1}},
 	}
-	rest := &model.Route{Path: model.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "rest", Weight: 1}}}
+	rest := &model.Route{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "rest", Weight: 1}}}
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: []*model.Route{rare, rest}}}}
 	state := newKernel(t).serve(t, &model.Config{
 		Listeners: []*model.Listener{{Name: "web", Address: address, Routes: table}},

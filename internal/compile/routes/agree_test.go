@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
@@ -87,7 +88,7 @@ func FuzzCompiledTableRoutesAsTheModel(f *testing.F) {
 }
 
 // agree compares the compiled table with the model for one request.
-func agree(rt *model.RouteTable, compiled *tables.Table, r *model.Request) (maps.Verdict, error) {
+func agree(rt *model.RouteTable, compiled *tables.Table, r *matcher.Request) (maps.Verdict, error) {
 	draw := r.Draw
 	applied := *r
 	applied.Authority = rt.Host.Apply(r.Authority)
@@ -159,7 +160,7 @@ func withinLimits(t *tables.Table) error {
 	return nil
 }
 
-func describe(rt *model.RouteTable, compiled *tables.Table, r *model.Request) string {
+func describe(rt *model.RouteTable, compiled *tables.Table, r *matcher.Request) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "request %q %q %q", r.Method, r.Authority, r.Path)
 	for _, name := range []string{"x", "y", "z", "v", "host", "origin", "content-length", "x-forwarded-proto"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/match"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // divide puts path matches, which are in order, into sets that become automata.
@@ -62,7 +62,7 @@ func (l *candidateList) addAutomata(matches []*regexPath, sets []*dfa.Set) (acce
 }
 
 // reasonFor says, for a note, why no automaton decides a path match.
-func reasonFor(m model.PathMatch, err error) string {
+func reasonFor(m matcher.PathMatch, err error) string {
 	var refused *dfa.PatternError
 	if errors.As(err, &refused) {
 		err = refused.Err

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestFirstRouteWinsWhateverFindsIt(t *testing.T) {
@@ -18,7 +19,7 @@ func TestFirstRouteWinsWhateverFindsIt(t *testing.T) {
 		prefixRoute("/a/1", "second"),
 		regexRoute("third", "/a/.*x"),
 		exactRoute("/a/2x", "hidden"),
-		pathRoute("fourth", model.PathMatch{Value: "/A/", IgnoreCase: true}),
+		pathRoute("fourth", matcher.PathMatch{Value: "/A/", IgnoreCase: true}),
 		prefixRoute("/a", "fifth"),
 		regexRoute("hidden", "/a.*"),
 	))
@@ -51,7 +52,7 @@ func TestAutomataAreAskedWhereTheyCanWin(t *testing.T) {
 
 // More sets of headers than there are tuples cut the list behind the automaton's route, not before it.
 func TestAutomataAreAskedBesideAFullIndex(t *testing.T) {
-	routes := []*model.Route{pathRoute("first", model.PathMatch{Value: "/a", IgnoreCase: true})}
+	routes := []*model.Route{pathRoute("first", matcher.PathMatch{Value: "/a", IgnoreCase: true})}
 	for _, prefix := range []string{"/", "/a", "/ab"} {
 		for set := 1; set < 1<<5; set++ {
 			r := prefixRoute(prefix, "other")
@@ -85,7 +86,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 	conditional := numbered(24, ".*word%d.*")
 	for _, r := range conditional {
-		r.Headers = []model.HeaderMatch{header}
+		r.Headers = []matcher.HeaderMatch{header}
 	}
 	var whole []*model.Route
 	for i := range 10000 {
@@ -93,7 +94,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 	values := numbered(300, "/a/[0-9]+|%d")
 	for i, r := range values {
-		r.Headers = []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+		r.Headers = []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 	}
 	for _, tt := range []struct {
 		name   string

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // routed is a kind of table, and the request for its last route.
@@ -19,14 +20,14 @@ type routed struct {
 	head   func(n int) string
 }
 
-func routeTo(prefix string, headers ...model.HeaderMatch) *model.Route {
+func routeTo(prefix string, headers ...matcher.HeaderMatch) *model.Route {
 	return &model.Route{
-		Path: model.PathMatch{Value: prefix}, Headers: headers, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
+		Path: matcher.PathMatch{Value: prefix}, Headers: headers, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
 	}
 }
 
-func value(name string, i int) model.HeaderMatch {
-	return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: model.Exact(fmt.Sprintf("value-%05d", i))}
+func value(name string, i int) matcher.HeaderMatch {
+	return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderString, String: matcher.Exact(fmt.Sprintf("value-%05d", i))}
 }
 
 const userAgent = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36\r\nAccept: text/html,application/xhtml+xml\r\n"
@@ -66,7 +67,7 @@ var routedKinds = []routed{
 		func(n int) []*model.Route {
 			return repeat(n, func(i int) *model.Route {
 				x, y := value("x-tenant", i), value("x-region", i)
-				return routeTo("/", [][]model.HeaderMatch{{x, y}, {x}, {y}}[i%3]...)
+				return routeTo("/", [][]matcher.HeaderMatch{{x, y}, {x}, {y}}[i%3]...)
 			})
 		},
 		func(n int) string { return head("/00000/", n-1, n-1) },
@@ -76,7 +77,7 @@ var routedKinds = []routed{
 		func(n int) []*model.Route {
 			return repeat(min(n, 60), func(i int) *model.Route {
 				h := value("x-tenant", i)
-				h.String = model.StringMatch{Kind: model.StringSuffix, Value: fmt.Sprintf("-%05d", i)}
+				h.String = matcher.StringMatch{Kind: matcher.StringSuffix, Value: fmt.Sprintf("-%05d", i)}
 				return routeTo("/", h)
 			})
 		},
@@ -93,8 +94,8 @@ var routedKinds = []routed{
 		"parameter",
 		func(n int) []*model.Route {
 			return repeat(n, func(i int) *model.Route {
-				r, tenant := routeTo("/"), model.Exact(fmt.Sprintf("value-%05d", i))
-				r.Query = []model.QueryMatch{{Name: "tenant", String: &tenant}}
+				r, tenant := routeTo("/"), matcher.Exact(fmt.Sprintf("value-%05d", i))
+				r.Query = []matcher.QueryMatch{{Name: "tenant", String: &tenant}}
 				return r
 			})
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // conditionKind says what a condition asks of a header.
@@ -114,7 +115,7 @@ type asked struct {
 	// the literals are not enough to choose the route, but still needed.
 	kernelLimit string
 	// fraction of the requests, if it is not all of them.
-	fraction model.Fraction
+	fraction matcher.Fraction
 	// impossible: no request satisfies it.
 	impossible bool
 }
@@ -137,7 +138,7 @@ func askedBy(r *model.Route) asked {
 	}
 	if r.GRPC {
 		present := condition{name: "content-type", kind: isPresent}
-		isGRPC := condition{name: "content-type", kind: matches, value: model.GRPCContentType + `(?s:\+.*)?`}
+		isGRPC := condition{name: "content-type", kind: matches, value: matcher.GRPCContentType + `(?s:\+.*)?`}
 		out.ask("", literal{condition: present}, literal{condition: isGRPC})
 	}
 	for i := range r.Cookies {
@@ -178,7 +179,7 @@ func hasContradiction(literals []literal) bool {
 
 // literalsOf returns the literals that a match implies. They are all of it unless
 // kernelLimit says what else there is.
-func literalsOf(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
+func literalsOf(h *matcher.HeaderMatch) (literals []literal, kernelLimit string) {
 	present := literal{condition: condition{name: h.Name, kind: isPresent}}
 	absent := literal{condition: present.condition, negated: true}
 	if strings.HasPrefix(h.Name, ":") {
@@ -187,7 +188,7 @@ func literalsOf(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
 	if h.Name == forwardedProto {
 		return literalsOfForwardedProto(h), ""
 	}
-	if h.Kind == model.HeaderPresent {
+	if h.Kind == matcher.HeaderPresent {
 		return literalsOfPresence(h, present, absent), ""
 	}
 	value := valueCondition(h)
@@ -202,7 +203,7 @@ func literalsOf(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
 }
 
 // literalsOfPresence: a missing header that counts as empty is always present.
-func literalsOfPresence(h *model.HeaderMatch, present, absent literal) []literal {
+func literalsOfPresence(h *matcher.HeaderMatch, present, absent literal) []literal {
 	switch {
 	case h.MissingAsEmpty && h.Invert:
 		return []literal{present, absent}
@@ -220,16 +221,16 @@ func literalsOfPresence(h *model.HeaderMatch, present, absent literal) []literal
 const maxSpelled = 5
 
 // valueCondition returns what a comparison asks of a value.
-func valueCondition(h *model.HeaderMatch) condition {
+func valueCondition(h *matcher.HeaderMatch) condition {
 	isSpelled := h.String.IgnoreCase && hasLetters(h.String.Value)
 	switch {
-	case h.Kind == model.HeaderRange:
+	case h.Kind == matcher.HeaderRange:
 		return condition{name: h.Name, kind: matches, value: rangeExpression(h.Range)}
-	case h.String.Kind == model.StringExact && !isSpelled:
+	case h.String.Kind == matcher.StringExact && !isSpelled:
 		return condition{name: h.Name, kind: equals, value: h.String.Value}
-	case h.String.Kind == model.StringPrefix && !isSpelled:
+	case h.String.Kind == matcher.StringPrefix && !isSpelled:
 		return condition{name: h.Name, kind: beginsWith, value: h.String.Value}
-	case h.String.Kind == model.StringExact && countLetters(h.String.Value) <= maxSpelled:
+	case h.String.Kind == matcher.StringExact && countLetters(h.String.Value) <= maxSpelled:
 		return oneOf(h.Name, spellings(h.String.Value))
 	default:
 		return condition{name: h.Name, kind: matches, value: textExpression(&h.String)}

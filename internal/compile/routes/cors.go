@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // corsSplit is the routes of a virtual host with those that have a CORS policy in two: one for requests with an Origin header, which
@@ -51,7 +52,7 @@ func hasCORSSplit(r *model.Route) bool {
 // withOrigin leaves a route to requests that have the header.
 func withOrigin(r *model.Route) *model.Route {
 	out := *r
-	out.Headers = append(slices.Clip(r.Headers), model.HeaderMatch{Name: "origin", Kind: model.HeaderPresent})
+	out.Headers = append(slices.Clip(r.Headers), matcher.HeaderMatch{Name: "origin", Kind: matcher.HeaderPresent})
 	return &out
 }
 

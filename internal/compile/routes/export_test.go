@@ -2,7 +2,10 @@
 
 package routes
 
-import "github.com/xlb-project/xlb/internal/model"
+import (
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
 
 // World draws tables and requests for the tests that are outside of the package, because
 // they import what imports it.
@@ -15,13 +18,13 @@ func NewWorld(seed uint64) World { return World{newWorld(seed)} }
 func (w World) Table() *model.RouteTable { return w.table() }
 
 // Request draws a request.
-func (w World) Request() *model.Request { return w.request() }
+func (w World) Request() *matcher.Request { return w.request() }
 
 // Seed is that of the flag, or 0.
 func Seed() uint64 { return *seedFlag }
 
 // Describe writes what a difference is to be understood by.
-func Describe(rt *model.RouteTable, r *model.Request) string {
+func Describe(rt *model.RouteTable, r *matcher.Request) string {
 	t, _ := compileTable("table", rt)
 	return describe(rt, &t, r)
 }

@@ -10,24 +10,24 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // textExpression writes a comparison as an expression for all of a value.
-func textExpression(m *model.StringMatch) string {
+func textExpression(m *matcher.StringMatch) string {
 	const anything = `(?s:.*)`
 	text := regexp.QuoteMeta(m.Value)
 	if m.IgnoreCase {
 		text = `(?i)` + text
 	}
 	switch m.Kind {
-	case model.StringRegex:
+	case matcher.StringRegex:
 		return m.Value
-	case model.StringPrefix:
+	case matcher.StringPrefix:
 		return text + anything
-	case model.StringSuffix:
+	case matcher.StringSuffix:
 		return anything + text
-	case model.StringContains:
+	case matcher.StringContains:
 		return anything + text + anything
 	default:
 		return text
@@ -37,9 +37,9 @@ func textExpression(m *model.StringMatch) string {
 // nothing matches no value.
 const nothing = `[^\x00-\xff]`
 
-// rangeExpression writes the decimal integers of a range as model.Range.Contains reads them: with a sign, and
+// rangeExpression writes the decimal integers of a range as matcher.Range.Contains reads them: with a sign, and
 // with zeros before them. White space around a value is none of it.
-func rangeExpression(r model.Range) string {
+func rangeExpression(r matcher.Range) string {
 	if r.Start >= r.End {
 		return nothing
 	}

@@ -13,30 +13,31 @@ import (
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-func headerRoute(path, cluster string, h model.HeaderMatch) *model.Route {
-	if h.String.Kind == model.StringRegex {
+func headerRoute(path, cluster string, h matcher.HeaderMatch) *model.Route {
+	if h.String.Kind == matcher.StringRegex {
 		h.String.Regex = regex(h.String.Value)
 	}
 	return prefixRoute(path, cluster, h)
 }
 
-func textHeader(kind model.StringKind, value string, ignoreCase bool) model.HeaderMatch {
-	return model.HeaderMatch{
-		Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: kind, Value: value, IgnoreCase: ignoreCase},
+func textHeader(kind matcher.StringKind, value string, ignoreCase bool) matcher.HeaderMatch {
+	return matcher.HeaderMatch{
+		Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: kind, Value: value, IgnoreCase: ignoreCase},
 	}
 }
 
 func TestExpressionsOverValuesAreFast(t *testing.T) {
 	long := strings.Repeat("v", 3000)
 	table, notes := compileTable("table", oneHost(
-		headerRoute("/suffix", "match", textHeader(model.StringSuffix, ".png", false)),
-		headerRoute("/contains", "match", textHeader(model.StringContains, "Bot", true)),
-		headerRoute("/prefix", "match", textHeader(model.StringPrefix, "bearer ", true)),
-		headerRoute("/regex", "match", textHeader(model.StringRegex, "v[0-9]+(-rc)?", false)),
-		headerRoute("/exact", "match", textHeader(model.StringExact, "v7", false)),
-		headerRoute("/range", "match", model.HeaderMatch{Name: "x", Kind: model.HeaderRange, Range: model.Range{Start: -5, End: 100}}),
+		headerRoute("/suffix", "match", textHeader(matcher.StringSuffix, ".png", false)),
+		headerRoute("/contains", "match", textHeader(matcher.StringContains, "Bot", true)),
+		headerRoute("/prefix", "match", textHeader(matcher.StringPrefix, "bearer ", true)),
+		headerRoute("/regex", "match", textHeader(matcher.StringRegex, "v[0-9]+(-rc)?", false)),
+		headerRoute("/exact", "match", textHeader(matcher.StringExact, "v7", false)),
+		headerRoute("/range", "match", matcher.HeaderMatch{Name: "x", Kind: matcher.HeaderRange, Range: matcher.Range{Start: -5, End: 100}}),
 		prefixRoute("/", "rest"),
 	))
 	if len(notes) != 0 {
@@ -76,7 +77,7 @@ func TestRangesAsExpressionsHoldTheSameNumbers(t *testing.T) {
 		return []int64{near(0), near(10), near(-10), near(99), near(100), near(-1000), r.Int64(), -r.Int64(), math.MaxInt64 - 3, math.MinInt64 + 3, near(math.MaxInt64 / 10)}[r.IntN(11)]
 	}
 	for range 300 {
-		rg := model.Range{Start: pick(), End: pick()}
+		rg := matcher.Range{Start: pick(), End: pick()}
 		if rg.Start > rg.End {
 			rg.Start, rg.End = rg.End, rg.Start
 		}
@@ -108,11 +109,11 @@ func TestRangesAsExpressionsHoldTheSameNumbers(t *testing.T) {
 // What automata cannot hold is handed over where the header is there, and does no harm elsewhere.
 func TestExpressionsBeyondLimitsAreHandedOver(t *testing.T) {
 	routes := []*model.Route{
-		headerRoute("/hostile", "hostile", textHeader(model.StringRegex, "(.*a.{20}b.{20})*", false)),
-		headerRoute("/kind", "kind", textHeader(model.StringRegex, "a+", false)),
+		headerRoute("/hostile", "hostile", textHeader(matcher.StringRegex, "(.*a.{20}b.{20})*", false)),
+		headerRoute("/kind", "kind", textHeader(matcher.StringRegex, "a+", false)),
 	}
 	for i := range 2 * int(maps.MaxPredicates) {
-		routes = append(routes, headerRoute(fmt.Sprintf("/%d/", i), "many", textHeader(model.StringContains, fmt.Sprintf("word%d", i), false)))
+		routes = append(routes, headerRoute(fmt.Sprintf("/%d/", i), "many", textHeader(matcher.StringContains, fmt.Sprintf("word%d", i), false)))
 	}
 	table, notes := compileTable("table", oneHost(append(routes, prefixRoute("/", "rest"))...))
 	if len(notes) == 0 || !strings.Contains(fmt.Sprint(notes), `header "x": an expression that needs more than`) {

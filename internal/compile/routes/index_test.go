@@ -12,15 +12,16 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/await"
 )
 
-func prefixHeader(name, value string) model.HeaderMatch {
-	return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: model.Prefix(value)}
+func prefixHeader(name, value string) matcher.HeaderMatch {
+	return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderString, String: matcher.Prefix(value)}
 }
 
 // numbered makes n routes of which each has its own cluster, "c0" and so on.
-func numbered(n int, of func(i int) (prefix string, headers []model.HeaderMatch)) []*model.Route {
+func numbered(n int, of func(i int) (prefix string, headers []matcher.HeaderMatch)) []*model.Route {
 	routes := []*model.Route{}
 	for i := range n {
 		prefix, headers := of(i)
@@ -54,65 +55,65 @@ func TestLongListsAreFoundByAnIndex(t *testing.T) {
 	tests := []struct {
 		name string
 		n    int
-		of   func(i int) (string, []model.HeaderMatch)
+		of   func(i int) (string, []matcher.HeaderMatch)
 		// ask is a request for route i.
-		ask func(i int) *model.Request
+		ask func(i int) *matcher.Request
 		// tuples and longest bound the look-ups of one request, and the routes tried after each.
 		tuples, longest int
 	}{
 		{
 			"one header", 10000,
-			func(i int) (string, []model.HeaderMatch) {
-				return "/", []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+			func(i int) (string, []matcher.HeaderMatch) {
+				return "/", []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 			},
-			func(i int) *model.Request { return get("h", "/", "x", fmt.Sprint(i)) },
+			func(i int) *matcher.Request { return get("h", "/", "x", fmt.Sprint(i)) },
 			1, 1,
 		},
 		{
 			"a hundred paths with a hundred values", 10000,
-			func(i int) (string, []model.HeaderMatch) {
-				return fmt.Sprintf("/%02d/", i/100), []model.HeaderMatch{exactHeader("x", fmt.Sprint(i%100))}
+			func(i int) (string, []matcher.HeaderMatch) {
+				return fmt.Sprintf("/%02d/", i/100), []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i%100))}
 			},
-			func(i int) *model.Request {
+			func(i int) *matcher.Request {
 				return get("h", fmt.Sprintf("/%02d/a", i/100), "x", fmt.Sprint(i%100))
 			},
 			1, 1,
 		},
 		{
 			"two headers", 10000,
-			func(i int) (string, []model.HeaderMatch) {
-				return "/", []model.HeaderMatch{exactHeader("x", fmt.Sprint(i/100)), exactHeader("y", fmt.Sprint(i%100))}
+			func(i int) (string, []matcher.HeaderMatch) {
+				return "/", []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i/100)), exactHeader("y", fmt.Sprint(i%100))}
 			},
-			func(i int) *model.Request {
+			func(i int) *matcher.Request {
 				return get("h", "/", "x", fmt.Sprint(i/100), "y", fmt.Sprint(i%100))
 			},
 			1, 1,
 		},
 		{
 			"either header, or both", 9000,
-			func(i int) (string, []model.HeaderMatch) {
+			func(i int) (string, []matcher.HeaderMatch) {
 				x, y := exactHeader("x", fmt.Sprint(i)), exactHeader("y", fmt.Sprint(i))
-				return "/", [][]model.HeaderMatch{{x}, {y}, {x, y}}[i%3]
+				return "/", [][]matcher.HeaderMatch{{x}, {y}, {x, y}}[i%3]
 			},
-			func(i int) *model.Request {
+			func(i int) *matcher.Request {
 				return get("h", "/", [][]string{{"x", fmt.Sprint(i)}, {"y", fmt.Sprint(i)}, {"x", fmt.Sprint(i), "y", fmt.Sprint(i)}}[i%3]...)
 			},
 			3, 1,
 		},
 		{
 			"few routes of many paths", 3000,
-			func(i int) (string, []model.HeaderMatch) {
-				return fmt.Sprintf("/%d/", i), []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+			func(i int) (string, []matcher.HeaderMatch) {
+				return fmt.Sprintf("/%d/", i), []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 			},
-			func(i int) *model.Request { return get("h", fmt.Sprintf("/%d/", i), "x", fmt.Sprint(i)) },
+			func(i int) *matcher.Request { return get("h", fmt.Sprintf("/%d/", i), "x", fmt.Sprint(i)) },
 			1, 1,
 		},
 		{
 			"beginnings of values", 2000,
-			func(i int) (string, []model.HeaderMatch) {
-				return "/", []model.HeaderMatch{prefixHeader("x", fmt.Sprintf("%04d-", i))}
+			func(i int) (string, []matcher.HeaderMatch) {
+				return "/", []matcher.HeaderMatch{prefixHeader("x", fmt.Sprintf("%04d-", i))}
 			},
-			func(i int) *model.Request { return get("h", "/", "x", fmt.Sprintf("%04d-a", i)) },
+			func(i int) *matcher.Request { return get("h", "/", "x", fmt.Sprintf("%04d-a", i)) },
 			1, 1,
 		},
 	}
@@ -147,12 +148,12 @@ func TestLongListsAreFoundByAnIndex(t *testing.T) {
 }
 
 func TestIndexKeepsTheOrder(t *testing.T) {
-	crowd := numbered(20, func(i int) (string, []model.HeaderMatch) {
-		return "/", []model.HeaderMatch{exactHeader("z", fmt.Sprint(i))}
+	crowd := numbered(20, func(i int) (string, []matcher.HeaderMatch) {
+		return "/", []matcher.HeaderMatch{exactHeader("z", fmt.Sprint(i))}
 	})
 	table, notes := compileTable("table", oneHost(append(crowd,
 		prefixRoute("/", "x", exactHeader("x", "1")),
-		prefixRoute("/", "present", model.HeaderMatch{Name: "w", Kind: model.HeaderPresent}),
+		prefixRoute("/", "present", matcher.HeaderMatch{Name: "w", Kind: matcher.HeaderPresent}),
 		prefixRoute("/", "y", exactHeader("y", "1")),
 		prefixRoute("/", "x and y", exactHeader("x", "1"), exactHeader("y", "1")),
 		prefixRoute("/deep", "deep", exactHeader("y", "2")),
@@ -186,8 +187,8 @@ func TestIndexKeepsTheOrder(t *testing.T) {
 
 // A crowd below one prefix has one index, however many longer prefixes see it.
 func TestLongerPrefixesShareAnIndex(t *testing.T) {
-	routes := numbered(10000, func(i int) (string, []model.HeaderMatch) {
-		return "/", []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+	routes := numbered(10000, func(i int) (string, []matcher.HeaderMatch) {
+		return "/", []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 	})
 	for i := range 1000 {
 		routes = append(routes, prefixRoute(fmt.Sprintf("/%d/", i), "own"))
@@ -236,8 +237,8 @@ func TestIndexBeyondItsLimitsHandsOver(t *testing.T) {
 		}
 	})
 	t.Run("entries", func(t *testing.T) {
-		routes := numbered(maxBuckets+200, func(i int) (string, []model.HeaderMatch) {
-			return "/" + fmt.Sprint(i/(maxBuckets/2)), []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+		routes := numbered(maxBuckets+200, func(i int) (string, []matcher.HeaderMatch) {
+			return "/" + fmt.Sprint(i/(maxBuckets/2)), []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 		})
 		table, notes := compileTable("table", oneHost(routes...))
 		if len(notes) == 0 || len(table.Buckets) > maxBuckets {
@@ -262,28 +263,30 @@ func timedCompile(routes []*model.Route) (table tables.Table, notes []note.Note,
 // However a table is made, compiling it takes some times as long as a plain one of as many routes, and what it takes of the maps is bounded.
 func TestHostileTablesAreBounded(t *testing.T) {
 	const most = 50
-	plain := numbered(10000, func(i int) (string, []model.HeaderMatch) { return fmt.Sprintf("/%d/", i), nil })
-	present := func(name string) model.HeaderMatch { return model.HeaderMatch{Name: name, Kind: model.HeaderPresent} }
+	plain := numbered(10000, func(i int) (string, []matcher.HeaderMatch) { return fmt.Sprintf("/%d/", i), nil })
+	present := func(name string) matcher.HeaderMatch {
+		return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderPresent}
+	}
 	tables := map[string][]*model.Route{
-		"overlapping prefixes": numbered(10000, func(i int) (string, []model.HeaderMatch) {
-			return strings.Repeat("a", i%251), []model.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
+		"overlapping prefixes": numbered(10000, func(i int) (string, []matcher.HeaderMatch) {
+			return strings.Repeat("a", i%251), []matcher.HeaderMatch{exactHeader("x", fmt.Sprint(i))}
 		}),
-		"overlapping prefixes without an index": numbered(10000, func(i int) (string, []model.HeaderMatch) {
-			return strings.Repeat("a", i%251) + fmt.Sprint(i), []model.HeaderMatch{present(fmt.Sprintf("x%d", i%60)), present(fmt.Sprintf("y%d", i%3))}
+		"overlapping prefixes without an index": numbered(10000, func(i int) (string, []matcher.HeaderMatch) {
+			return strings.Repeat("a", i%251) + fmt.Sprint(i), []matcher.HeaderMatch{present(fmt.Sprintf("x%d", i%60)), present(fmt.Sprintf("y%d", i%3))}
 		}),
-		"headers of one's own": numbered(10000, func(i int) (string, []model.HeaderMatch) {
-			return "/", []model.HeaderMatch{exactHeader(fmt.Sprintf("x%d", i), "1")}
+		"headers of one's own": numbered(10000, func(i int) (string, []matcher.HeaderMatch) {
+			return "/", []matcher.HeaderMatch{exactHeader(fmt.Sprintf("x%d", i), "1")}
 		}),
-		"long names": numbered(100, func(i int) (string, []model.HeaderMatch) {
-			return "/", []model.HeaderMatch{exactHeader(strings.Repeat("x", 60<<10)+fmt.Sprint(i), "1")}
+		"long names": numbered(100, func(i int) (string, []matcher.HeaderMatch) {
+			return "/", []matcher.HeaderMatch{exactHeader(strings.Repeat("x", 60<<10)+fmt.Sprint(i), "1")}
 		}),
-		"prefixes of prefixes of values": numbered(5000, func(i int) (string, []model.HeaderMatch) {
-			return "/", []model.HeaderMatch{prefixHeader("x", strings.Repeat("v", 1+i%120)), prefixHeader("y", strings.Repeat("v", 1+i/42))}
+		"prefixes of prefixes of values": numbered(5000, func(i int) (string, []matcher.HeaderMatch) {
+			return "/", []matcher.HeaderMatch{prefixHeader("x", strings.Repeat("v", 1+i%120)), prefixHeader("y", strings.Repeat("v", 1+i/42))}
 		}),
-		"one value": numbered(10000, func(i int) (string, []model.HeaderMatch) {
+		"one value": numbered(10000, func(i int) (string, []matcher.HeaderMatch) {
 			h := exactHeader("y", fmt.Sprint(i))
 			h.Invert = true
-			return "/", []model.HeaderMatch{exactHeader("x", "1"), h}
+			return "/", []matcher.HeaderMatch{exactHeader("x", "1"), h}
 		}),
 	}
 	for name, routes := range tables {

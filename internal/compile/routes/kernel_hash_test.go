@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/suite"
 )
 
@@ -32,7 +33,7 @@ func (k *kernel) hashOf(listener uint32, head string, source netip.Addr) maps.Ex
 }
 
 // requireHash compares the kernel's hash of a request with the model's.
-func (k *kernel) requireHash(listener uint32, policies model.HashPolicies, r *model.Request, head string, source netip.Addr) {
+func (k *kernel) requireHash(listener uint32, policies model.HashPolicies, r *matcher.Request, head string, source netip.Addr) {
 	k.t.Helper()
 	want, ok := policies.Hash(r, model.HashSource{IP: source.String()})
 	e := k.hashOf(listener, head, source)
@@ -54,7 +55,7 @@ func TestKernelHashesTextsOfAllLengths(t *testing.T) {
 			n *= 27
 		}
 		text := randomText(random, n)
-		r := model.Request{Authority: "a", Path: "/", Method: "GET", Values: func(name string) []string {
+		r := matcher.Request{Authority: "a", Path: "/", Method: "GET", Values: func(name string) []string {
 			if name == "x-key" {
 				return []string{text}
 			}
@@ -128,7 +129,7 @@ func TestKernelCombinesHashesAsTheModel(t *testing.T) {
 					values[name] = []string{randomText(random, random.IntN(40))}
 				}
 			}
-			r := &model.Request{Authority: "a", Path: path, Method: "GET", Values: func(name string) []string { return values[name] }}
+			r := &matcher.Request{Authority: "a", Path: path, Method: "GET", Values: func(name string) []string { return values[name] }}
 			source := netip.AddrFrom4([4]byte{byte(random.IntN(256)), byte(random.IntN(256)), byte(random.IntN(256)), byte(1 + random.IntN(255))})
 			k.requireHash(listener, policies, r, headOf(r, names...), source)
 		}
@@ -141,7 +142,7 @@ func TestHashesBeyondTheKernelAreHandedOver(t *testing.T) {
 	for i := range many {
 		many[i].Name = fmt.Sprintf("x-%d", i)
 	}
-	rewrite, err := model.NewSubstitution("a", "b")
+	rewrite, err := matcher.NewSubstitution("a", "b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // KernelLimit says why the kernel hands a request over that comes as far as a route: what
@@ -14,7 +15,7 @@ import (
 // kernel decides, or knows that the route does not match. What only the whole table
 // shows, such as too many conditions, stands in the notes of Compile. The route is
 // compiled, which takes a hostile expression some 10 ms: ask MayReach before.
-func KernelLimit(route *model.Route, r *model.Request) string {
+func KernelLimit(route *model.Route, r *matcher.Request) string {
 	t, notes := compileTable("", &model.RouteTable{VirtualHosts: []*model.VirtualHost{
 		{Domains: []string{"*"}, Routes: []*model.Route{route}},
 	}})
@@ -27,6 +28,6 @@ func KernelLimit(route *model.Route, r *model.Request) string {
 
 // MayReach reports whether the beginning of a request's path allows a route, as far as that is a matter of bytes. What it
 // excludes the kernel excludes too.
-func MayReach(route *model.Route, r *model.Request) bool {
+func MayReach(route *model.Route, r *matcher.Request) bool {
 	return strings.HasPrefix(r.Path, stemOf(route.Path, literalPrefix))
 }

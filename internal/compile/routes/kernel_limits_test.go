@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func TestKernelLimitSaysWhyARouteHandsARequestOver(t *testing.T) {
 	cookie, query := prefixRoute("/", "c", exactHeader("x", "1")), prefixRoute("/", "c")
-	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v"), Invert: true}}
-	query.Query = []model.QueryMatch{{Name: "a", Absent: true}}
+	cookie.Cookies = []matcher.CookieMatch{{Name: "a", String: matcher.Exact("v"), Invert: true}}
+	query.Query = []matcher.QueryMatch{{Name: "a", Absent: true}}
 	direct := prefixRoute("/", "c")
 	direct.Clusters, direct.Direct = nil, &model.DirectResponse{Status: 200}
 	tests := []struct {
@@ -24,7 +25,7 @@ func TestKernelLimitSaysWhyARouteHandsARequestOver(t *testing.T) {
 		{"decided by a query parameter", query, ""},
 		{"a cookie", cookie, "cookies"},
 		{"an action", direct, "direct_response"},
-		{"an expression", pathRoute("c", model.PathMatch{Kind: model.PathRegex, Value: "/a.*"}), ""},
+		{"an expression", pathRoute("c", matcher.PathMatch{Kind: matcher.PathRegex, Value: "/a.*"}), ""},
 		{"an action of another path", func() *model.Route { r := *direct; r.Path.Value = "/other"; return &r }(), ""},
 	}
 	for _, tt := range tests {

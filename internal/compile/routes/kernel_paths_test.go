@@ -9,13 +9,14 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // TestKernelDrawsOneNumberForAllFractions holds the shares that Envoy gives: see test/routes.
 func TestKernelDrawsOneNumberForAllFractions(t *testing.T) {
 	route := func(cluster string, percent uint32) *model.Route {
 		return &model.Route{
-			Path: model.PathMatch{Value: "/"}, Fraction: model.Fraction{Numerator: percent, Denominator: 100},
+			Path: matcher.PathMatch{Value: "/"}, Fraction: matcher.Fraction{Numerator: percent, Denominator: 100},
 			Clusters: []model.WeightedCluster{{Name: cluster, Weight: 1}},
 		}
 	}
@@ -47,12 +48,12 @@ func BenchmarkKernelPaths(b *testing.B) {
 	k := newKernel(b)
 	for _, kind := range []struct {
 		name  string
-		match func(i int) model.PathMatch
+		match func(i int) matcher.PathMatch
 	}{
-		{"prefix", func(i int) model.PathMatch { return model.PathMatch{Value: fmt.Sprintf("/api/v1/service%d/", i)} }},
-		{"regex", func(i int) model.PathMatch { return expression(b, fmt.Sprintf("/api/v[0-9]+/service%d/[^/]+", i)) }},
-		{"ignore_case", func(i int) model.PathMatch {
-			return model.PathMatch{Value: fmt.Sprintf("/Api/v1/Service%d/", i), IgnoreCase: true}
+		{"prefix", func(i int) matcher.PathMatch { return matcher.PathMatch{Value: fmt.Sprintf("/api/v1/service%d/", i)} }},
+		{"regex", func(i int) matcher.PathMatch { return expression(b, fmt.Sprintf("/api/v[0-9]+/service%d/[^/]+", i)) }},
+		{"ignore_case", func(i int) matcher.PathMatch {
+			return matcher.PathMatch{Value: fmt.Sprintf("/Api/v1/Service%d/", i), IgnoreCase: true}
 		}},
 	} {
 		for _, n := range []int{1, 10, 100, 1000, 10000} {
@@ -79,11 +80,11 @@ func BenchmarkKernelPaths(b *testing.B) {
 	}
 }
 
-func expression(tb testing.TB, source string) model.PathMatch {
+func expression(tb testing.TB, source string) matcher.PathMatch {
 	tb.Helper()
-	re, err := model.NewRegex(source)
+	re, err := matcher.NewRegex(source)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return model.PathMatch{Kind: model.PathRegex, Value: source, Regex: re}
+	return matcher.PathMatch{Kind: matcher.PathRegex, Value: source, Regex: re}
 }

@@ -9,26 +9,27 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-func parameter(name string, kind model.StringKind, value string) model.QueryMatch {
-	return model.QueryMatch{Name: name, String: &model.StringMatch{Kind: kind, Value: value}}
+func parameter(name string, kind matcher.StringKind, value string) matcher.QueryMatch {
+	return matcher.QueryMatch{Name: name, String: &matcher.StringMatch{Kind: kind, Value: value}}
 }
 
 // byQuery is a table with a route for each match, and one for the rest.
-func byQuery(matches ...model.QueryMatch) *model.RouteTable {
+func byQuery(matches ...matcher.QueryMatch) *model.RouteTable {
 	vh := &model.VirtualHost{Name: "vh", Domains: []string{"*"}}
 	for i, m := range matches {
 		r := routeTo("/")
-		r.Query, r.Clusters[0].Name = []model.QueryMatch{m}, fmt.Sprintf("c%d", i)
+		r.Query, r.Clusters[0].Name = []matcher.QueryMatch{m}, fmt.Sprintf("c%d", i)
 		vh.Routes = append(vh.Routes, r)
 	}
 	vh.Routes = append(vh.Routes, routeTo("/"))
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}}
 }
 
-func targetOf(target string) *model.Request {
-	return plain(&model.Request{
+func targetOf(target string) *matcher.Request {
+	return plain(&matcher.Request{
 		Authority: "a", Path: target, Method: "GET", Scheme: "http", Values: func(string) []string { return nil },
 	})
 }
@@ -37,10 +38,10 @@ func targetOf(target string) *model.Request {
 func TestKernelReadsQueriesAsTheModel(t *testing.T) {
 	value := strings.Repeat("v", int(maps.MaxFieldValue))
 	name := strings.Repeat("n", int(maps.MaxFieldName)-1)
-	matches := []model.QueryMatch{
-		parameter("a", model.StringExact, ""), parameter("a", model.StringExact, "b"), parameter("a", model.StringPrefix, value),
-		parameter("a", model.StringSuffix, "bc"), parameter("a", model.StringExact, "b=c"), parameter("seven77", model.StringPrefix, "seven77"),
-		parameter("eight888", model.StringExact, "eight888"), parameter(name, model.StringExact, value), parameter("?a", model.StringContains, "b"),
+	matches := []matcher.QueryMatch{
+		parameter("a", matcher.StringExact, ""), parameter("a", matcher.StringExact, "b"), parameter("a", matcher.StringPrefix, value),
+		parameter("a", matcher.StringSuffix, "bc"), parameter("a", matcher.StringExact, "b=c"), parameter("seven77", matcher.StringPrefix, "seven77"),
+		parameter("eight888", matcher.StringExact, "eight888"), parameter(name, matcher.StringExact, value), parameter("?a", matcher.StringContains, "b"),
 		{Name: "b", Absent: true}, {Name: "c"},
 	}
 	beginnings := []string{"/", "/" + strings.Repeat("p", int(maps.MaxPath)+1), "/?" + strings.Repeat("x", 2000), "/%41?b=&"}
@@ -75,10 +76,10 @@ func TestKernelReadsQueriesAsTheModel(t *testing.T) {
 }
 
 func TestKernelHandsOverQueriesOfTooManyParameters(t *testing.T) {
-	var matches []model.QueryMatch
+	var matches []matcher.QueryMatch
 	var asked []string
 	for i := range int(maps.MaxFields) + 1 {
-		matches = append(matches, parameter(fmt.Sprintf("p%d", i), model.StringExact, "1"))
+		matches = append(matches, parameter(fmt.Sprintf("p%d", i), matcher.StringExact, "1"))
 		asked = append(asked, fmt.Sprintf("p%d=0", i))
 	}
 	many := strings.Repeat("x&", int(maps.MaxParameters)-1)

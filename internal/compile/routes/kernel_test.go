@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
@@ -92,7 +93,7 @@ func (k *kernel) clusters() map[uint32]string {
 }
 
 // headOf writes a request down, with those of the headers that a request may have whatever their value.
-func headOf(r *model.Request, names ...string) string {
+func headOf(r *matcher.Request, names ...string) string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "%s %s HTTP/1.1\r\nHost: %s\r\n", r.Method, r.Path, r.Authority)
 	for _, name := range names {
@@ -104,7 +105,7 @@ func headOf(r *model.Request, names ...string) string {
 }
 
 // plain changes a random request so that headOf says all of it.
-func plain(r *model.Request) *model.Request {
+func plain(r *matcher.Request) *matcher.Request {
 	values := r.Values
 	r.Values = func(name string) []string {
 		switch name {
@@ -172,7 +173,7 @@ func entries[K comparable, V any](t *testing.T, table bpfmap.Table[K, V]) (n int
 
 // disagree says how the kernel's decision differs from the compiled table's. Slow tables are not for the kernel's
 // routing.
-func disagree(t *tables.Table, r *model.Request, got maps.Verdict, cluster string) string {
+func disagree(t *tables.Table, r *matcher.Request, got maps.Verdict, cluster string) string {
 	want, verdict := t.Route(r)
 	switch {
 	case verdict == maps.HandoverTableSlow:

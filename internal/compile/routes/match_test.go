@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // matcherOf is the only table's.
@@ -53,11 +54,11 @@ func expressionTable(t testing.TB, routes int, expression func(i int) string) *m
 	vh := &model.VirtualHost{Domains: []string{"*"}}
 	for i := range routes {
 		source := expression(i)
-		re, err := model.NewRegex(source)
+		re, err := matcher.NewRegex(source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		vh.Routes = append(vh.Routes, &model.Route{Path: model.PathMatch{Kind: model.PathRegex, Value: source, Regex: re}})
+		vh.Routes = append(vh.Routes, &model.Route{Path: matcher.PathMatch{Kind: matcher.PathRegex, Value: source, Regex: re}})
 	}
 	vh.Routes = append(vh.Routes, &model.Route{})
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}}
@@ -69,7 +70,7 @@ func usualExpression(i int) string { return fmt.Sprintf(`/v1/service-%d/[^/]+/it
 func TestMatchingEndsWithItsClient(t *testing.T) {
 	rt := expressionTable(t, 20, func(i int) string { return fmt.Sprintf("%s|.*b/%d", unfit, i) })
 	m := matcherOf(rt)
-	r := &model.Request{Authority: "a", Path: "/a" + strings.Repeat("b", 100_000)}
+	r := &matcher.Request{Authority: "a", Path: "/a" + strings.Repeat("b", 100_000)}
 	if got, want := m.Match(r, func() bool { return false }), rt.Match(r); got != want {
 		t.Errorf("route: got %p, want %p", got, want)
 	}
@@ -97,7 +98,7 @@ func BenchmarkMatch(b *testing.B) {
 		m := matcherOf(rt)
 		for _, length := range []int{100, 8_000, 60_000} {
 			path := fmt.Sprintf("/v1/service-%d/", routes-1)
-			r := &model.Request{Authority: "a", Path: path + strings.Repeat("x", length-len(path))}
+			r := &matcher.Request{Authority: "a", Path: path + strings.Repeat("x", length-len(path))}
 			b.Run(fmt.Sprintf("%d routes, %d bytes", routes, length), func(b *testing.B) {
 				for b.Loop() {
 					m.Match(r, nil)

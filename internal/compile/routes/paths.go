@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Longest path values. The kernel compares the first MaxPath bytes of a path and
@@ -105,14 +106,14 @@ func (b *tableBuilder) addRoutes(vhost uint32, d *corsSplit, all []asked) {
 // path match that names a 0 byte accepts no path that it reads, and would be taken for an exact path.
 func (l *candidateList) mayMatch(position int) bool {
 	m := l.routes[position].Path
-	return m.Kind != model.PathConnect && !l.asked[position].impossible && !strings.Contains(l.stems[position], tables.Terminator)
+	return m.Kind != matcher.PathConnect && !l.asked[position].impossible && !strings.Contains(l.stems[position], tables.Terminator)
 }
 
 // expressions are the matches that automata can decide, in order.
 func expressions(paths []*regexPath) []*regexPath {
 	var found []*regexPath
 	for _, p := range paths {
-		if p != nil && (p.match.Kind == model.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value)) {
+		if p != nil && (p.match.Kind == matcher.PathRegex || p.match.IgnoreCase && hasLetters(p.match.Value)) {
 			found = append(found, p)
 		}
 	}
@@ -131,7 +132,7 @@ func include(p *tables.Path, automaton uint32) {
 }
 
 // add notes a route; byRegex is its path match if no key decides it.
-func (x *pathIndex) add(position int, m model.PathMatch, stem string, byRegex *regexPath) {
+func (x *pathIndex) add(position int, m matcher.PathMatch, stem string, byRegex *regexPath) {
 	if byRegex != nil {
 		s := x.stemOf(stem)
 		if byRegex.automaton >= 0 {
@@ -140,15 +141,15 @@ func (x *pathIndex) add(position int, m model.PathMatch, stem string, byRegex *r
 		}
 		s.regexPaths = append(s.regexPaths, byRegex)
 	}
-	if m.Kind == model.PathRegex {
+	if m.Kind == matcher.PathRegex {
 		return
 	}
-	exact, prefix := m.Kind != model.PathPrefix, m.Kind != model.PathExact
+	exact, prefix := m.Kind != matcher.PathPrefix, m.Kind != matcher.PathExact
 	text := m.Value
 	if exact && len(text) <= maxExactPath {
 		x.exact[text] = appendUnless(byRegex != nil, x.exact[text], position)
 	}
-	if m.Kind == model.PathSeparatedPrefix {
+	if m.Kind == matcher.PathSeparatedPrefix {
 		text += "/"
 	}
 	if prefix && len(text) <= maxPrefixPath {

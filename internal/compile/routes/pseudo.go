@@ -8,7 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/compile/tables"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // forwardedProto is a header, which a request without it is compared as if it had.
@@ -18,13 +18,13 @@ const forwardedProto = "x-forwarded-proto"
 var methods = []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 // literalsOfPseudo is literalsOf for what every request has.
-func literalsOfPseudo(h *model.HeaderMatch) (literals []literal, kernelLimit string) {
+func literalsOfPseudo(h *matcher.HeaderMatch) (literals []literal, kernelLimit string) {
 	switch {
 	case h.Name == tables.MethodField:
 		return literalsOfSet(tables.MethodField, methods, h.MatchesValue), ""
 	case h.Name == ":scheme":
 		return literalsOfScheme(h), ""
-	case h.Kind == model.HeaderPresent:
+	case h.Kind == matcher.HeaderPresent:
 		return constant(h.Name, !h.Invert), ""
 	}
 	return []literal{{condition: valueCondition(h), negated: h.Invert}}, ""
@@ -50,8 +50,8 @@ func literalsOfSet(name string, all []string, holds func(string) bool) []literal
 	}
 }
 
-// literalsOfScheme asks what the scheme follows from: see model.SchemeOf. The kernel reads no target in absolute form.
-func literalsOfScheme(h *model.HeaderMatch) []literal {
+// literalsOfScheme asks what the scheme follows from: see matcher.SchemeOf. The kernel reads no target in absolute form.
+func literalsOfScheme(h *matcher.HeaderMatch) []literal {
 	isHTTPS := condition{name: forwardedProto, kind: isOneOf, value: strings.Join(spellings("https"), "\x00")}
 	byHTTP := h.MatchesValue("http")
 	if byHTTP == h.MatchesValue("https") {
@@ -61,8 +61,8 @@ func literalsOfScheme(h *model.HeaderMatch) []literal {
 }
 
 // literalsOfForwardedProto is literalsOf for what every request has when Envoy routes it: http, unless the client sent another one.
-func literalsOfForwardedProto(h *model.HeaderMatch) []literal {
-	if h.Kind == model.HeaderPresent {
+func literalsOfForwardedProto(h *matcher.HeaderMatch) []literal {
+	if h.Kind == matcher.HeaderPresent {
 		return constant(h.Name, !h.Invert)
 	}
 	value := valueCondition(h)

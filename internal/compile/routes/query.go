@@ -4,14 +4,14 @@ package routes
 
 import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // literalsOfParameter is literalsOf for a query parameter, which is compared like a header.
-func literalsOfParameter(q *model.QueryMatch) []literal {
-	like := model.HeaderMatch{Name: tables.ParameterMark + q.Name, Kind: model.HeaderPresent, Invert: q.Absent}
+func literalsOfParameter(q *matcher.QueryMatch) []literal {
+	like := matcher.HeaderMatch{Name: tables.ParameterMark + q.Name, Kind: matcher.HeaderPresent, Invert: q.Absent}
 	if q.String != nil {
-		like.Kind, like.String, like.Invert = model.HeaderString, *q.String, false
+		like.Kind, like.String, like.Invert = matcher.HeaderString, *q.String, false
 	}
 	literals, _ := literalsOf(&like)
 	return literals

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // world makes route tables and requests that overlap on purpose: few letters, short
@@ -84,17 +85,17 @@ func (w world) headerValue() string {
 	return w.word("ab", 0, 3)
 }
 
-func (w world) header() model.HeaderMatch {
-	h := model.HeaderMatch{
+func (w world) header() matcher.HeaderMatch {
+	h := matcher.HeaderMatch{
 		Name:           w.headerName(),
-		Kind:           pick(w, model.HeaderPresent, model.HeaderString, model.HeaderString),
-		String:         model.StringMatch{Kind: pick(w, model.StringExact, model.StringPrefix), Value: w.headerValue()},
+		Kind:           pick(w, matcher.HeaderPresent, matcher.HeaderString, matcher.HeaderString),
+		String:         matcher.StringMatch{Kind: pick(w, matcher.StringExact, matcher.StringPrefix), Value: w.headerValue()},
 		Invert:         w.oneIn(3),
 		MissingAsEmpty: w.oneIn(8),
 	}
 	switch w.IntN(12) {
 	case 0:
-		h.Kind, h.Range = model.HeaderRange, pick(w, model.Range{Start: 0, End: 5}, model.Range{Start: -20, End: 7}, model.Range{Start: 3, End: 120})
+		h.Kind, h.Range = matcher.HeaderRange, pick(w, matcher.Range{Start: 0, End: 5}, matcher.Range{Start: -20, End: 7}, matcher.Range{Start: 3, End: 120})
 	case 1:
 		h.String = w.text()
 	case 2, 3:
@@ -104,7 +105,7 @@ func (w world) header() model.HeaderMatch {
 }
 
 // pseudo asks the same of what is not a header, with values that requests have.
-func (w world) pseudo(h *model.HeaderMatch) {
+func (w world) pseudo(h *matcher.HeaderMatch) {
 	switch w.IntN(3) {
 	case 0:
 		h.Name, h.String.Value = ":path", w.path()+pick(w, "", "", "?a")
@@ -120,38 +121,38 @@ func (w world) pseudo(h *model.HeaderMatch) {
 }
 
 // text is a comparison of any kind.
-func (w world) text() model.StringMatch {
-	m := model.StringMatch{
-		Kind:       pick(w, model.StringExact, model.StringPrefix, model.StringSuffix, model.StringContains, model.StringRegex),
+func (w world) text() matcher.StringMatch {
+	m := matcher.StringMatch{
+		Kind:       pick(w, matcher.StringExact, matcher.StringPrefix, matcher.StringSuffix, matcher.StringContains, matcher.StringRegex),
 		Value:      w.headerValue(),
 		IgnoreCase: w.oneIn(2),
 	}
-	if m.Kind == model.StringRegex {
+	if m.Kind == matcher.StringRegex {
 		m.Value, m.IgnoreCase = pick(w, "a*", "a|b", ".+b"), false
 		m.Regex = regex(m.Value)
 	}
 	return m
 }
 
-func regex(source string) *model.Regex {
-	re, err := model.NewRegex(source)
+func regex(source string) *matcher.Regex {
+	re, err := matcher.NewRegex(source)
 	if err != nil {
 		panic(err)
 	}
 	return re
 }
 
-func (w world) pathMatch() model.PathMatch {
-	m := model.PathMatch{Kind: pick(w, model.PathPrefix, model.PathPrefix, model.PathExact, model.PathSeparatedPrefix), Value: w.path()}
+func (w world) pathMatch() matcher.PathMatch {
+	m := matcher.PathMatch{Kind: pick(w, matcher.PathPrefix, matcher.PathPrefix, matcher.PathExact, matcher.PathSeparatedPrefix), Value: w.path()}
 	switch w.IntN(20) {
 	case 0:
-		return model.PathMatch{}
+		return matcher.PathMatch{}
 	case 1:
-		return model.PathMatch{Kind: model.PathConnect}
+		return matcher.PathMatch{Kind: matcher.PathConnect}
 	case 2, 3, 4:
 		m.IgnoreCase = true
 	case 5, 6, 7, 8:
-		m.Kind, m.Value = model.PathRegex, w.expression()
+		m.Kind, m.Value = matcher.PathRegex, w.expression()
 		m.Regex = regex(m.Value)
 	}
 	return m
@@ -172,11 +173,11 @@ var unfit = "/a" + strings.Repeat("(?:)", 1100)
 func (w world) more(r *model.Route) {
 	switch w.IntN(5) {
 	case 0, 1, 2:
-		r.Cookies = []model.CookieMatch{{Name: "a", String: w.text(), Invert: w.oneIn(3)}}
+		r.Cookies = []matcher.CookieMatch{{Name: "a", String: w.text(), Invert: w.oneIn(3)}}
 	case 3:
 		r.GRPC = true
 	case 4:
-		r.Fraction = model.Fraction{Numerator: pick(w, uint32(0), 50, 100), Denominator: 100}
+		r.Fraction = matcher.Fraction{Numerator: pick(w, uint32(0), 50, 100), Denominator: 100}
 	}
 }
 
@@ -187,12 +188,12 @@ func (w world) parameter() string {
 	return pick(w, "a", "a", "b", "ab", "A", "a%20")
 }
 
-func (w world) parameterMatch() model.QueryMatch {
+func (w world) parameterMatch() matcher.QueryMatch {
 	value := w.text()
 	if w.oneIn(2) {
-		value = model.StringMatch{Kind: pick(w, model.StringExact, model.StringPrefix), Value: w.headerValue()}
+		value = matcher.StringMatch{Kind: pick(w, matcher.StringExact, matcher.StringPrefix), Value: w.headerValue()}
 	}
-	return model.QueryMatch{Name: w.parameter(), String: pick(w, &value, &value, &value, nil), Absent: w.oneIn(2)}
+	return matcher.QueryMatch{Name: w.parameter(), String: pick(w, &value, &value, &value, nil), Absent: w.oneIn(2)}
 }
 
 // query is what follows a path.
@@ -219,8 +220,8 @@ func (w world) route() *model.Route {
 		w.more(r)
 	}
 	if w.oneIn(8) {
-		r.Fraction = pick(w, model.Fraction{Numerator: 30, Denominator: 100}, model.Fraction{Numerator: 5000, Denominator: 10000},
-			model.Fraction{Numerator: 700000, Denominator: 1000000})
+		r.Fraction = pick(w, matcher.Fraction{Numerator: 30, Denominator: 100}, matcher.Fraction{Numerator: 5000, Denominator: 10000},
+			matcher.Fraction{Numerator: 700000, Denominator: 1000000})
 	}
 	if w.oneIn(8) {
 		r.Filters.CORS = &model.CORS{}
@@ -257,7 +258,7 @@ func (w world) ladder() []*model.Route {
 	routes := make([]*model.Route, n)
 	for i := range routes {
 		routes[i] = w.route()
-		routes[i].Path = model.PathMatch{Kind: pick(w, model.PathPrefix, model.PathPrefix, model.PathExact), Value: "/" + w.word(letters, 0, longest)}
+		routes[i].Path = matcher.PathMatch{Kind: pick(w, matcher.PathPrefix, matcher.PathPrefix, matcher.PathExact), Value: "/" + w.word(letters, 0, longest)}
 	}
 	return routes
 }
@@ -266,14 +267,14 @@ func (w world) ladder() []*model.Route {
 func (w world) crowd() []*model.Route {
 	routes := make([]*model.Route, 17+w.IntN(60))
 	for i := range routes {
-		r := &model.Route{Path: model.PathMatch{Value: pick(w, "/", "/", "/a", "/ab")}, Timeout: time.Duration(i) * time.Second}
+		r := &model.Route{Path: matcher.PathMatch{Value: pick(w, "/", "/", "/a", "/ab")}, Timeout: time.Duration(i) * time.Second}
 		r.Clusters = []model.WeightedCluster{{Name: fmt.Sprintf("c%d", w.IntN(4)), Weight: 1}}
 		for range 1 + w.IntN(3) {
-			h := model.HeaderMatch{
-				Name: pick(w, "x", "y", "z", "v"), Kind: model.HeaderString, String: model.Exact(w.headerValue()), MissingAsEmpty: w.oneIn(20),
+			h := matcher.HeaderMatch{
+				Name: pick(w, "x", "y", "z", "v"), Kind: matcher.HeaderString, String: matcher.Exact(w.headerValue()), MissingAsEmpty: w.oneIn(20),
 			}
 			if w.oneIn(8) {
-				h.String.Kind = model.StringPrefix
+				h.String.Kind = matcher.StringPrefix
 			}
 			if w.oneIn(10) {
 				h = w.header()
@@ -281,8 +282,8 @@ func (w world) crowd() []*model.Route {
 			r.Headers = append(r.Headers, h)
 		}
 		if w.oneIn(4) {
-			value := model.Exact(w.headerValue())
-			r.Query = []model.QueryMatch{{Name: pick(w, "a", "b"), String: &value}}
+			value := matcher.Exact(w.headerValue())
+			r.Query = []matcher.QueryMatch{{Name: pick(w, "a", "b"), String: &value}}
 		}
 		routes[i] = r
 	}
@@ -327,7 +328,7 @@ func (w world) table() *model.RouteTable {
 	return t
 }
 
-func (w world) request() *model.Request {
+func (w world) request() *matcher.Request {
 	headers := map[string][]string{}
 	for range w.IntN(4) {
 		name := w.headerName()
@@ -363,11 +364,11 @@ func (w world) request() *model.Request {
 	if w.oneIn(5) {
 		host = strings.ToUpper(host)
 	}
-	return &model.Request{
+	return &matcher.Request{
 		Authority: host,
 		Path:      path,
 		Method:    pick(w, "GET", "POST"),
-		Scheme:    model.SchemeOf("", headers["x-forwarded-proto"]),
+		Scheme:    matcher.SchemeOf("", headers["x-forwarded-proto"]),
 		Draw:      w.Uint64(),
 		Values:    func(name string) []string { return headers[name] },
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/ascii"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/re2"
 )
 
@@ -17,7 +17,7 @@ import (
 // stem, which is a key: so they find it or a longer key. What no automaton takes may match.
 type regexPath struct {
 	position int
-	match    model.PathMatch
+	match    matcher.PathMatch
 	// set is the number of the set of expressions that it is in; 0: none.
 	set int
 	// automaton finds the paths that match: its index in the table. If it is negative, none does, and why says why.
@@ -44,18 +44,18 @@ func (p *regexPath) reach(value string, whole bool) reach {
 		return accepts
 	case whole:
 		return misses
-	case p.match.Kind == model.PathRegex:
+	case p.match.Kind == matcher.PathRegex:
 		return may
 	}
 	want := p.match.Value
 	if p.match.IgnoreCase {
 		value, want = ascii.Lower(value), ascii.Lower(want)
 	}
-	if p.match.Kind == model.PathSeparatedPrefix {
+	if p.match.Kind == matcher.PathSeparatedPrefix {
 		want += "/"
 	}
 	switch {
-	case p.match.Kind != model.PathExact && strings.HasPrefix(value, want):
+	case p.match.Kind != matcher.PathExact && strings.HasPrefix(value, want):
 		return accepts
 	case strings.HasPrefix(want, value):
 		return may
@@ -65,14 +65,14 @@ func (p *regexPath) reach(value string, whole bool) reach {
 }
 
 // isRegexPath reports whether no single key decides about a match.
-func isRegexPath(m model.PathMatch) bool {
-	return m.Kind == model.PathRegex || m.IgnoreCase && hasLetters(m.Value) || len(m.Value) > longestPath(m.Kind)
+func isRegexPath(m matcher.PathMatch) bool {
+	return m.Kind == matcher.PathRegex || m.IgnoreCase && hasLetters(m.Value) || len(m.Value) > longestPath(m.Kind)
 }
 
 // longestPath is how long a value can be for keys to decide about it. A separated
 // prefix needs room for its "/".
-func longestPath(kind model.PathKind) int {
-	if kind == model.PathPrefix {
+func longestPath(kind matcher.PathKind) int {
+	if kind == matcher.PathPrefix {
 		return maxPrefixPath
 	}
 	return maxExactPath
@@ -80,9 +80,9 @@ func longestPath(kind model.PathKind) int {
 
 // stemOf returns what begins every path that matches, as far as the kernel compares it. What begins the texts of an expression is asked
 // of prefixOf.
-func stemOf(m model.PathMatch, prefixOf func(expression string) string) string {
+func stemOf(m matcher.PathMatch, prefixOf func(expression string) string) string {
 	stem := m.Value
-	if m.Kind == model.PathRegex {
+	if m.Kind == matcher.PathRegex {
 		stem = prefixOf(m.Value)
 	}
 	if m.IgnoreCase {
@@ -137,15 +137,15 @@ func literalBeginning(re *syntax.Regexp) (prefix string, all bool) {
 }
 
 // reasonOf says, for a note, why a key does not decide about a path match.
-func reasonOf(m model.PathMatch) string {
+func reasonOf(m matcher.PathMatch) string {
 	switch {
-	case m.Kind == model.PathRegex:
+	case m.Kind == matcher.PathRegex:
 		return "a regular expression"
 	case m.IgnoreCase && hasLetters(m.Value):
 		return "a path of which the case is ignored, where it differs"
 	}
 	what := "path prefix"
-	if m.Kind == model.PathExact {
+	if m.Kind == matcher.PathExact {
 		what = "exact path"
 	}
 	return fmt.Sprintf("%s of %d bytes, more than %d", what, len(m.Value), longestPath(m.Kind))

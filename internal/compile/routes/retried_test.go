@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // The kernel looks for the statuses that the model retries, and for no others.
@@ -47,8 +48,8 @@ func TestRoutesWithARetryPolicyStayInTheKernel(t *testing.T) {
 		{On: model.RetryOn5xx},
 		{On: model.RetryOnConnectFailure, Retries: 2},
 		{On: model.RetryOn5xx, Retries: 1, PerTry: 1},
-		{On: model.RetryOnHeaders, Retries: 1, Headers: []model.HeaderMatch{exactHeader("x", "1")}},
-		{On: model.RetryOnHeaders, Headers: []model.HeaderMatch{exactHeader("x", "1")}},
+		{On: model.RetryOnHeaders, Retries: 1, Headers: []matcher.HeaderMatch{exactHeader("x", "1")}},
+		{On: model.RetryOnHeaders, Headers: []matcher.HeaderMatch{exactHeader("x", "1")}},
 	} {
 		routes = append(routes, retriedRoute(fmt.Sprintf("/%d", i), p))
 	}

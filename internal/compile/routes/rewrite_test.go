@@ -12,18 +12,19 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-func substitution(t *testing.T, regex, with string) *model.Substitution {
+func substitution(t *testing.T, regex, with string) *matcher.Substitution {
 	t.Helper()
-	s, err := model.NewSubstitution(regex, with)
+	s, err := matcher.NewSubstitution(regex, with)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func rewritten(text string, m model.PathMatch) *model.Route {
+func rewritten(text string, m matcher.PathMatch) *model.Route {
 	r := pathRoute("a", m)
 	r.Rewrite.Prefix = text
 	return r
@@ -33,12 +34,12 @@ func rewritten(text string, m model.PathMatch) *model.Route {
 func TestRewrittenPathsAreThoseOfTheModel(t *testing.T) {
 	longest := "/" + strings.Repeat("n", int(maps.MaxRewrite)-1)
 	routes := []*model.Route{
-		rewritten("/new", model.PathMatch{Value: "/prefix/"}),
-		rewritten("/", model.PathMatch{Value: "/any/", IgnoreCase: true}),
-		rewritten(longest, model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/separated"}),
-		rewritten("/new?a=b", model.PathMatch{Kind: model.PathExact, Value: "/exact"}),
-		rewritten("/new", model.PathMatch{Kind: model.PathRegex, Value: "/regex/[0-9]+"}),
-		rewritten("bare", model.PathMatch{Value: "/bare"}),
+		rewritten("/new", matcher.PathMatch{Value: "/prefix/"}),
+		rewritten("/", matcher.PathMatch{Value: "/any/", IgnoreCase: true}),
+		rewritten(longest, matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/separated"}),
+		rewritten("/new?a=b", matcher.PathMatch{Kind: matcher.PathExact, Value: "/exact"}),
+		rewritten("/new", matcher.PathMatch{Kind: matcher.PathRegex, Value: "/regex/[0-9]+"}),
+		rewritten("bare", matcher.PathMatch{Value: "/bare"}),
 		prefixRoute("/", "rest"),
 	}
 	table, notes := compileTable("table", oneHost(routes...))
@@ -78,8 +79,8 @@ func apply(r tables.Rewrite, target string) string {
 }
 
 func TestRewritesBeyondTheKernelStaySlow(t *testing.T) {
-	long := rewritten("/"+strings.Repeat("n", int(maps.MaxRewrite)), model.PathMatch{Value: "/long"})
-	regex, hashed, plain := rewritten("", model.PathMatch{Value: "/regex"}), rewritten("/x?a=b", model.PathMatch{Value: "/hashed"}), rewritten("/x", model.PathMatch{Value: "/plain"})
+	long := rewritten("/"+strings.Repeat("n", int(maps.MaxRewrite)), matcher.PathMatch{Value: "/long"})
+	regex, hashed, plain := rewritten("", matcher.PathMatch{Value: "/regex"}), rewritten("/x?a=b", matcher.PathMatch{Value: "/hashed"}), rewritten("/x", matcher.PathMatch{Value: "/plain"})
 	regex.Rewrite.Regex = substitution(t, "a", "b")
 	hashed.Hash = model.HashPolicies{{Kind: model.HashQuery, Name: "a"}}
 	plain.Hash = hashed.Hash
@@ -99,10 +100,10 @@ func TestRewritesBeyondTheKernelStaySlow(t *testing.T) {
 func TestRewritesBeyondTheirMapStaySlow(t *testing.T) {
 	var routes []*model.Route
 	for i := range maxRewrites + 2 {
-		routes = append(routes, rewritten(fmt.Sprintf("/to/%d", i), model.PathMatch{Value: fmt.Sprintf("/%05d", i)}))
+		routes = append(routes, rewritten(fmt.Sprintf("/to/%d", i), matcher.PathMatch{Value: fmt.Sprintf("/%05d", i)}))
 	}
 	// One that is known needs no room.
-	routes = append(routes, rewritten("/to/0", model.PathMatch{Value: "/again"}))
+	routes = append(routes, rewritten("/to/0", matcher.PathMatch{Value: "/again"}))
 	table, notes := compileTable("table", oneHost(routes...))
 	if len(notes) != 1 || !strings.Contains(notes[0].String(), fmt.Sprintf("route %d, %d: more than", maxRewrites+1, maxRewrites+2)) {
 		t.Errorf("notes %v", notes)

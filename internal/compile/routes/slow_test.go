@@ -14,17 +14,18 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-func pathRoute(cluster string, m model.PathMatch) *model.Route {
-	if m.Kind == model.PathRegex {
+func pathRoute(cluster string, m matcher.PathMatch) *model.Route {
+	if m.Kind == matcher.PathRegex {
 		m.Regex = regex(m.Value)
 	}
 	return &model.Route{Path: m, Clusters: to(cluster)}
 }
 
 func regexRoute(cluster, source string) *model.Route {
-	return pathRoute(cluster, model.PathMatch{Kind: model.PathRegex, Value: source})
+	return pathRoute(cluster, matcher.PathMatch{Kind: matcher.PathRegex, Value: source})
 }
 
 // fates asks a table about paths: a cluster, or the reason for a hand-over.
@@ -67,10 +68,10 @@ func TestOneRegexAmongPrefixesLeavesTheOthersFast(t *testing.T) {
 
 func TestPathKindsAreFastWhereAKeyDecides(t *testing.T) {
 	table, _ := compileTable("table", oneHost(
-		pathRoute("separated", model.PathMatch{Kind: model.PathSeparatedPrefix, Value: "/sep"}),
-		pathRoute("any case", model.PathMatch{Value: "/0/Shop", IgnoreCase: true}),
-		pathRoute("any case, whole", model.PathMatch{Kind: model.PathExact, Value: "/1/Cart", IgnoreCase: true}),
-		pathRoute("no letters", model.PathMatch{Value: "/2/", IgnoreCase: true}),
+		pathRoute("separated", matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: "/sep"}),
+		pathRoute("any case", matcher.PathMatch{Value: "/0/Shop", IgnoreCase: true}),
+		pathRoute("any case, whole", matcher.PathMatch{Kind: matcher.PathExact, Value: "/1/Cart", IgnoreCase: true}),
+		pathRoute("no letters", matcher.PathMatch{Value: "/2/", IgnoreCase: true}),
 		exactRoute("/0/shop/x", "hidden"),
 		regexRoute("regex", "/r/[0-9]+"),
 		exactRoute("/r/7", "hidden"),
@@ -87,20 +88,20 @@ func TestPathKindsAreFastWhereAKeyDecides(t *testing.T) {
 }
 
 func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
-	value := model.Exact("v")
-	suffix := prefixRoute("/suffix", "suffix", exactHeader("y", "1"), model.HeaderMatch{
-		Name: "x", Kind: model.HeaderString, String: model.StringMatch{Kind: model.StringSuffix, Value: "v"},
+	value := matcher.Exact("v")
+	suffix := prefixRoute("/suffix", "suffix", exactHeader("y", "1"), matcher.HeaderMatch{
+		Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Kind: matcher.StringSuffix, Value: "v"},
 	})
 	grpc := prefixRoute("/grpc", "grpc")
 	grpc.GRPC = true
 	cookie := prefixRoute("/cookie", "slow")
-	cookie.Cookies = []model.CookieMatch{{Name: "a", String: value}}
+	cookie.Cookies = []matcher.CookieMatch{{Name: "a", String: value}}
 	query := prefixRoute("/query", "query", exactHeader("y", "1"))
-	query.Query = []model.QueryMatch{{Name: "a", String: &value}}
+	query.Query = []matcher.QueryMatch{{Name: "a", String: &value}}
 	never, always := prefixRoute("/never", "slow"), prefixRoute("/always", "always")
-	never.Fraction, always.Fraction = model.Fraction{Denominator: 100}, model.Fraction{Numerator: 100, Denominator: 100}
+	never.Fraction, always.Fraction = matcher.Fraction{Denominator: 100}, matcher.Fraction{Numerator: 100, Denominator: 100}
 	some := prefixRoute("/some", "slow")
-	some.Fraction = model.Fraction{Numerator: 1, Denominator: 100}
+	some.Fraction = matcher.Fraction{Numerator: 1, Denominator: 100}
 	table, _ := compileTable("table", oneHost(suffix, grpc, cookie, query, never, always, some, prefixRoute("/", "rest")))
 	tests := []struct {
 		path    string
@@ -132,8 +133,8 @@ func TestConditionsTheKernelCannotTellAreNeededAsFarAsItCan(t *testing.T) {
 }
 
 func TestMissingHeaderCountsAsEmpty(t *testing.T) {
-	match := func(m model.StringMatch, invert bool) *model.Route {
-		h := model.HeaderMatch{Name: "x", Kind: model.HeaderString, String: m, Invert: invert, MissingAsEmpty: true}
+	match := func(m matcher.StringMatch, invert bool) *model.Route {
+		h := matcher.HeaderMatch{Name: "x", Kind: matcher.HeaderString, String: m, Invert: invert, MissingAsEmpty: true}
 		return prefixRoute("/", "match", h)
 	}
 	tests := []struct {
@@ -141,11 +142,11 @@ func TestMissingHeaderCountsAsEmpty(t *testing.T) {
 		route           *model.Route
 		missing, a, bee string
 	}{
-		{"exact", match(model.Exact("a"), false), "rest", "match", "rest"},
-		{"exact, inverted", match(model.Exact("a"), true), "match", "rest", "match"},
-		{"empty", match(model.Exact(""), false), "match", "rest", "rest"},
-		{"empty, inverted", match(model.Exact(""), true), "rest", "match", "match"},
-		{"prefix, inverted", match(model.Prefix("a"), true), "match", "rest", "match"},
+		{"exact", match(matcher.Exact("a"), false), "rest", "match", "rest"},
+		{"exact, inverted", match(matcher.Exact("a"), true), "match", "rest", "match"},
+		{"empty", match(matcher.Exact(""), false), "match", "rest", "rest"},
+		{"empty, inverted", match(matcher.Exact(""), true), "rest", "match", "match"},
+		{"prefix, inverted", match(matcher.Prefix("a"), true), "match", "rest", "match"},
 	}
 	for _, tt := range tests {
 		table, _ := compileTable("table", oneHost(tt.route, prefixRoute("/", "rest")))
@@ -160,7 +161,7 @@ func TestMissingHeaderCountsAsEmpty(t *testing.T) {
 
 func TestSlowRouteHidesNothingAndIsHiddenByASureWinner(t *testing.T) {
 	slow := regexRoute("regex", "/.*")
-	slow.Headers = []model.HeaderMatch{exactHeader("x", "1")}
+	slow.Headers = []matcher.HeaderMatch{exactHeader("x", "1")}
 	table, _ := compileTable("table", oneHost(
 		prefixRoute("/a", "first"), slow, prefixRoute("/b", "second", exactHeader("x", "1"), exactHeader("y", "1")), prefixRoute("/", "rest"),
 	))
@@ -185,7 +186,7 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 		routes = append(routes, regexRoute("c", fmt.Sprintf("/%d/%s", i, unfit)))
 	}
 	cookie := prefixRoute("/c", "c")
-	cookie.Cookies = []model.CookieMatch{{Name: "a", String: model.Exact("v")}}
+	cookie.Cookies = []matcher.CookieMatch{{Name: "a", String: matcher.Exact("v")}}
 	_, notes := compileTable("table", oneHost(append(routes, cookie)...))
 	want := []note.Note{
 		{Where: `table: virtual host "vh": route 1, 2, 3, 4, 5, 6, 7, 8 and 2 more`, Reason: "a regular expression that is longer than 4096 bytes; the slow path serves the requests that may match"},
@@ -230,7 +231,7 @@ func TestHostsThatAreChangedAreHandedOver(t *testing.T) {
 				if slices.Contains(tt.over, host) {
 					want = maps.HandoverHost
 				}
-				r := &model.Request{Authority: host, Path: "/", Method: "GET", Values: func(string) []string { return nil }}
+				r := &matcher.Request{Authority: host, Path: "/", Method: "GET", Values: func(string) []string { return nil }}
 				if _, got := table.Route(r); got != want {
 					t.Errorf("%s: %s, want %s", host, maps.VerdictName(got), maps.VerdictName(want))
 				}
@@ -244,7 +245,7 @@ func TestStems(t *testing.T) {
 		"/a.*": "/a", "^/a$": "/a", "/a|/b": "/", "(/a)b": "/ab", "(?i)/a": "", "(?:/a)+": "", ".*": "", "/a?": "/", "/ab?c": "/a",
 		`/a\.b`: "/a.b", "": "",
 	} {
-		if got := stemOf(model.PathMatch{Kind: model.PathRegex, Value: source}, literalPrefix); got != want {
+		if got := stemOf(matcher.PathMatch{Kind: matcher.PathRegex, Value: source}, literalPrefix); got != want {
 			t.Errorf("%q: got %q, want %q", source, got, want)
 		}
 	}
@@ -287,8 +288,8 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 }
 
 func TestPolicyLeavesRequestsWithoutOriginFast(t *testing.T) {
-	cors := &model.CORS{Origins: []model.StringMatch{model.Exact("*")}}
-	policy, share, inner := prefixRoute("/policy", "a"), prefixRoute("/share", "b"), prefixRoute("/inner", "c", model.HeaderMatch{Name: "x"})
+	cors := &model.CORS{Origins: []matcher.StringMatch{matcher.Exact("*")}}
+	policy, share, inner := prefixRoute("/policy", "a"), prefixRoute("/share", "b"), prefixRoute("/inner", "c", matcher.HeaderMatch{Name: "x"})
 	policy.Filters.CORS, share.Clusters[0].Filters, inner.Filters.CORS = cors, &model.RouteFilters{CORS: cors}, cors
 	other := prefixRoute("/other", "d")
 	other.Filters.CORS, other.Rewrite.Regex = cors, substitution(t, "x", "y")
@@ -322,41 +323,41 @@ func TestPolicyLeavesRequestsWithoutOriginFast(t *testing.T) {
 }
 
 func TestPseudoHeadersAreFast(t *testing.T) {
-	text := func(name string, kind model.StringKind, value string) model.HeaderMatch {
-		m := model.StringMatch{Kind: kind, Value: value}
-		if kind == model.StringRegex {
+	text := func(name string, kind matcher.StringKind, value string) matcher.HeaderMatch {
+		m := matcher.StringMatch{Kind: kind, Value: value}
+		if kind == matcher.StringRegex {
 			m.Regex = regex(value)
 		}
-		return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: m}
+		return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderString, String: m}
 	}
-	inverted := func(h model.HeaderMatch) model.HeaderMatch {
+	inverted := func(h matcher.HeaderMatch) matcher.HeaderMatch {
 		h.Invert = true
 		return h
 	}
-	anyCase := text(":scheme", model.StringExact, "HTTPS")
+	anyCase := text(":scheme", matcher.StringExact, "HTTPS")
 	anyCase.String.IgnoreCase = true
 	get, post := request("GET", "http", "/a?q"), request("POST", "https", "/b")
 	tests := []struct {
 		name      string
-		match     model.HeaderMatch
+		match     matcher.HeaderMatch
 		get, post string
 	}{
-		{"method", text(":method", model.StringExact, "GET"), "match", "rest"},
-		{"method, inverted", inverted(text(":method", model.StringExact, "GET")), "rest", "match"},
-		{"method by expression", text(":method", model.StringRegex, "P.*"), "rest", "match"},
-		{"any method", model.HeaderMatch{Name: ":method", Kind: model.HeaderPresent}, "match", "match"},
-		{"no such method", text(":method", model.StringExact, "get"), "rest", "rest"},
-		{"scheme", text(":scheme", model.StringExact, "http"), "match", "rest"},
-		{"scheme by its end", text(":scheme", model.StringSuffix, "s"), "rest", "match"},
+		{"method", text(":method", matcher.StringExact, "GET"), "match", "rest"},
+		{"method, inverted", inverted(text(":method", matcher.StringExact, "GET")), "rest", "match"},
+		{"method by expression", text(":method", matcher.StringRegex, "P.*"), "rest", "match"},
+		{"any method", matcher.HeaderMatch{Name: ":method", Kind: matcher.HeaderPresent}, "match", "match"},
+		{"no such method", text(":method", matcher.StringExact, "get"), "rest", "rest"},
+		{"scheme", text(":scheme", matcher.StringExact, "http"), "match", "rest"},
+		{"scheme by its end", text(":scheme", matcher.StringSuffix, "s"), "rest", "match"},
 		{"scheme in any case", anyCase, "rest", "match"},
-		{"any scheme", text(":scheme", model.StringPrefix, "http"), "match", "match"},
-		{"no such scheme", text(":scheme", model.StringExact, "HTTP"), "rest", "rest"},
-		{"path with query", text(":path", model.StringExact, "/a?q"), "match", "rest"},
-		{"path without query", text(":path", model.StringExact, "/a"), "rest", "rest"},
-		{"path by its beginning", text(":path", model.StringPrefix, "/a?"), "match", "rest"},
-		{"path, inverted", inverted(text(":path", model.StringPrefix, "/a")), "rest", "match"},
-		{"no path", inverted(model.HeaderMatch{Name: ":path", Kind: model.HeaderPresent}), "rest", "rest"},
-		{"path by its end", text(":path", model.StringSuffix, "q"), "match", "rest"},
+		{"any scheme", text(":scheme", matcher.StringPrefix, "http"), "match", "match"},
+		{"no such scheme", text(":scheme", matcher.StringExact, "HTTP"), "rest", "rest"},
+		{"path with query", text(":path", matcher.StringExact, "/a?q"), "match", "rest"},
+		{"path without query", text(":path", matcher.StringExact, "/a"), "rest", "rest"},
+		{"path by its beginning", text(":path", matcher.StringPrefix, "/a?"), "match", "rest"},
+		{"path, inverted", inverted(text(":path", matcher.StringPrefix, "/a")), "rest", "match"},
+		{"no path", inverted(matcher.HeaderMatch{Name: ":path", Kind: matcher.HeaderPresent}), "rest", "rest"},
+		{"path by its end", text(":path", matcher.StringSuffix, "q"), "match", "rest"},
 	}
 	for _, tt := range tests {
 		table, _ := compileTable("table", oneHost(prefixRoute("/", "match", tt.match), prefixRoute("/", "rest")))
@@ -374,15 +375,15 @@ func TestPseudoHeadersAreFast(t *testing.T) {
 }
 
 // request is one whose scheme its X-Forwarded-Proto says.
-func request(method, scheme, path string) *model.Request {
+func request(method, scheme, path string) *matcher.Request {
 	r := get("h", path, "x-forwarded-proto", scheme)
 	r.Method, r.Scheme = method, scheme
 	return r
 }
 
 func TestValuesAreFastInAnyCase(t *testing.T) {
-	match := func(value string) model.HeaderMatch {
-		return model.HeaderMatch{Name: "x", Kind: model.HeaderString, String: model.StringMatch{Value: value, IgnoreCase: true}}
+	match := func(value string) matcher.HeaderMatch {
+		return matcher.HeaderMatch{Name: "x", Kind: matcher.HeaderString, String: matcher.StringMatch{Value: value, IgnoreCase: true}}
 	}
 	table, notes := compileTable("table", oneHost(
 		prefixRoute("/", "short", match("Yes-1")), prefixRoute("/", "longest", match("false")), prefixRoute("/", "none", match("12345678")),

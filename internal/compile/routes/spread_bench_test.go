@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // BenchmarkKernelSpread measures decisions over requests that go to all routes of a table at random: what one leaves in the processor's
@@ -24,7 +25,7 @@ func BenchmarkKernelSpread(b *testing.B) {
 			"exact",
 			func(i int) *model.Route {
 				r := routeTo(fmt.Sprintf("/service-%05d/items", i))
-				r.Path.Kind = model.PathExact
+				r.Path.Kind = matcher.PathExact
 				return r
 			},
 			func(i int) string { return fmt.Sprintf("/service-%05d/items", i) },
@@ -45,12 +46,12 @@ func BenchmarkKernelSpread(b *testing.B) {
 }
 
 func expressionRoute(b *testing.B, source string) *model.Route {
-	re, err := model.NewRegex(source)
+	re, err := matcher.NewRegex(source)
 	if err != nil {
 		b.Fatal(err)
 	}
 	r := routeTo(source)
-	r.Path.Kind, r.Path.Regex = model.PathRegex, re
+	r.Path.Kind, r.Path.Regex = matcher.PathRegex, re
 	return r
 }
 

@@ -12,24 +12,25 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 func to(name string) []model.WeightedCluster {
 	return []model.WeightedCluster{{Name: name, Weight: 1}}
 }
 
-func prefixRoute(value, cluster string, headers ...model.HeaderMatch) *model.Route {
-	return &model.Route{Path: model.PathMatch{Kind: model.PathPrefix, Value: value}, Headers: headers, Clusters: to(cluster)}
+func prefixRoute(value, cluster string, headers ...matcher.HeaderMatch) *model.Route {
+	return &model.Route{Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: value}, Headers: headers, Clusters: to(cluster)}
 }
 
 func exactRoute(value, cluster string) *model.Route {
-	return &model.Route{Path: model.PathMatch{Kind: model.PathExact, Value: value}, Clusters: to(cluster)}
+	return &model.Route{Path: matcher.PathMatch{Kind: matcher.PathExact, Value: value}, Clusters: to(cluster)}
 }
 
 // parameterRoute asks for the value of a query parameter.
 func parameterRoute(name, value string) *model.Route {
-	r, exactly := prefixRoute("/", "parameter"), model.Exact(value)
-	r.Query = []model.QueryMatch{{Name: name, String: &exactly}}
+	r, exactly := prefixRoute("/", "parameter"), matcher.Exact(value)
+	r.Query = []matcher.QueryMatch{{Name: name, String: &exactly}}
 	return r
 }
 
@@ -37,13 +38,13 @@ func oneHost(routes ...*model.Route) *model.RouteTable {
 	return &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Name: "vh", Domains: []string{"*"}, Routes: routes}}}
 }
 
-func exactHeader(name, value string) model.HeaderMatch {
-	return model.HeaderMatch{Name: name, Kind: model.HeaderString, String: model.Exact(value)}
+func exactHeader(name, value string) matcher.HeaderMatch {
+	return matcher.HeaderMatch{Name: name, Kind: matcher.HeaderString, String: matcher.Exact(value)}
 }
 
 // get is a request with headers given as name, value, name, value ...
-func get(authority, path string, headers ...string) *model.Request {
-	return &model.Request{Authority: authority, Path: path, Values: func(name string) []string {
+func get(authority, path string, headers ...string) *matcher.Request {
+	return &matcher.Request{Authority: authority, Path: path, Values: func(name string) []string {
 		var values []string
 		for i := 0; i < len(headers); i += 2 {
 			if headers[i] == name {
@@ -54,7 +55,7 @@ func get(authority, path string, headers ...string) *model.Request {
 	}}
 }
 
-func clusterFor(t *tables.Table, r *model.Request) string {
+func clusterFor(t *tables.Table, r *matcher.Request) string {
 	route, verdict := t.Route(r)
 	if verdict != maps.VerdictOk {
 		return maps.VerdictName(verdict)
@@ -76,7 +77,7 @@ func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {
 		// Eight bits tell the routes apart, so that conditions are not what runs out.
 		manyCandidates[i] = prefixRoute("/", "c")
 		for bit := range 8 {
-			h := model.HeaderMatch{Name: fmt.Sprintf("h%d", bit), Kind: model.HeaderPresent, Invert: i>>bit&1 == 0}
+			h := matcher.HeaderMatch{Name: fmt.Sprintf("h%d", bit), Kind: matcher.HeaderPresent, Invert: i>>bit&1 == 0}
 			manyCandidates[i].Headers = append(manyCandidates[i].Headers, h)
 		}
 	}
@@ -211,7 +212,7 @@ func TestTooLongDomainKeepsTheTableFast(t *testing.T) {
 func TestInvertedMatchNeedsTheHeader(t *testing.T) {
 	inverted := exactHeader("x", "a")
 	inverted.Invert = true
-	absent := model.HeaderMatch{Name: "x", Kind: model.HeaderPresent, Invert: true}
+	absent := matcher.HeaderMatch{Name: "x", Kind: matcher.HeaderPresent, Invert: true}
 	table, _ := compileTable("table", oneHost(prefixRoute("/", "other", inverted), prefixRoute("/", "absent", absent), prefixRoute("/", "rest")))
 	for _, tt := range []struct {
 		headers []string
@@ -230,8 +231,8 @@ func TestInvertedMatchNeedsTheHeader(t *testing.T) {
 
 func TestRoutesThatCannotWinAreLeftOut(t *testing.T) {
 	a, b := exactHeader("x", "1"), exactHeader("y", "1")
-	absent := model.HeaderMatch{Name: "z", Kind: model.HeaderPresent, Invert: true}
-	present := model.HeaderMatch{Name: "z", Kind: model.HeaderPresent}
+	absent := matcher.HeaderMatch{Name: "z", Kind: matcher.HeaderPresent, Invert: true}
+	present := matcher.HeaderMatch{Name: "z", Kind: matcher.HeaderPresent}
 	table, _ := compileTable("table", oneHost(
 		prefixRoute("/", "never", present, absent),
 		prefixRoute("/", "a", a),
@@ -264,7 +265,7 @@ func TestEqualListsAndSharesLieInOnePlace(t *testing.T) {
 		t.Errorf("%d paths, %d routes, %d splits, want 3, 1, 2", len(table.Paths), len(table.Routes), len(table.Splits))
 	}
 	separated := weighted("/a")
-	separated.Path.Kind = model.PathSeparatedPrefix
+	separated.Path.Kind = matcher.PathSeparatedPrefix
 	if table, _ = compileTable("table", oneHost(separated)); len(table.Paths) != 2 || len(table.Routes) != 1 {
 		t.Errorf("%d paths, %d routes, want 2, 1", len(table.Paths), len(table.Routes))
 	}
@@ -299,7 +300,7 @@ func TestRequestsTheKernelDoesNotReadAreHandedOver(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		r    *model.Request
+		r    *matcher.Request
 		want string
 	}{
 		{"asked header repeated", repeated, "repeated_field"},

@@ -10,12 +10,13 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Route evaluates the table as bpf/lib/router.h does. The verdict is VerdictOk with
 // a route, and otherwise the reason why the kernel hands the request over. Authority and path are those of the request, before
 // anything is cut off or changed (model.HostRule, model.PathRule).
-func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
+func (t *Table) Route(r *matcher.Request) (*Route, maps.Verdict) {
 	if t.Flags&maps.TableSlow != 0 {
 		return nil, maps.HandoverTableSlow
 	}
@@ -25,7 +26,7 @@ func (t *Table) Route(r *model.Request) (*Route, maps.Verdict) {
 	if !isHost(r.Authority) {
 		return nil, maps.HandoverHost
 	}
-	if r.Scheme != "" && r.Scheme != model.SchemeOf("", r.Values("x-forwarded-proto")) {
+	if r.Scheme != "" && r.Scheme != matcher.SchemeOf("", r.Values("x-forwarded-proto")) {
 		return nil, maps.HandoverTargetForm // only a target in absolute form says such a thing
 	}
 	if failure := t.scanFields(r); failure != maps.VerdictOk {
@@ -211,7 +212,7 @@ func (t *Table) path(vhost uint32, path string) *Path {
 }
 
 // scanFields hands over a header that occurs twice, and more of the asked headers than MaxFields.
-func (t *Table) scanFields(r *model.Request) maps.Verdict {
+func (t *Table) scanFields(r *matcher.Request) maps.Verdict {
 	var seen int
 	for _, f := range t.Fields {
 		if KindOf(f.Name) != maps.TableFields {
@@ -231,7 +232,7 @@ func (t *Table) scanFields(r *model.Request) maps.Verdict {
 }
 
 // hasTooManyParameters reports whether the kernel gives up on a query of which routes ask about parameters.
-func (t *Table) hasTooManyParameters(r *model.Request) bool {
+func (t *Table) hasTooManyParameters(r *matcher.Request) bool {
 	var seen int
 	for _, f := range t.Fields {
 		if KindOf(f.Name) == maps.TableQuery {
@@ -243,7 +244,7 @@ func (t *Table) hasTooManyParameters(r *model.Request) bool {
 }
 
 // conditions returns what is known of the headers. A value with whitespace behind it is handed over.
-func (t *Table) conditions(r *model.Request) (*held, maps.Verdict) {
+func (t *Table) conditions(r *matcher.Request) (*held, maps.Verdict) {
 	if t.hasTooManyParameters(r) {
 		return nil, maps.HandoverTooManyParameters
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Names of what is compared like a header, in Table.Fields. ":authority" is the header "host".
@@ -77,7 +77,7 @@ func KindOf(name string) maps.TableFlags {
 }
 
 // ValuesOf are those of a header, or of what is compared like one; of a query parameter, the first.
-func ValuesOf(r *model.Request, name string) []string {
+func ValuesOf(r *matcher.Request, name string) []string {
 	switch name {
 	case MethodField:
 		return []string{r.Method}

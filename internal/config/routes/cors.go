@@ -10,13 +10,14 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
 // corsLevel is a policy as it was written, and its origins translated.
 type corsLevel struct {
 	*corsv3.CorsPolicy
-	origins []model.StringMatch
+	origins []matcher.StringMatch
 }
 
 func (t *translator) corsLevel(in *corsv3.CorsPolicy, path string) *corsLevel {

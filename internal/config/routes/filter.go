@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -184,10 +185,10 @@ func (t *translator) fault(in *faultv3.HTTPFault, path string) *model.Fault {
 		}
 	}
 	if out.DelayShare.Never() || out.Delay == 0 {
-		out.Delay, out.DelayShare = 0, model.Fraction{}
+		out.Delay, out.DelayShare = 0, matcher.Fraction{}
 	}
 	if out.AbortShare.Never() {
-		out.Status, out.Body, out.AbortShare = 0, "", model.Fraction{}
+		out.Status, out.Body, out.AbortShare = 0, "", matcher.Fraction{}
 	}
 	if out.Delay == 0 && out.Status == 0 {
 		return nil
@@ -207,7 +208,7 @@ func (t *translator) readyFilter(in *healthcheckv3.HealthCheck, out *httpFilters
 }
 
 // readiness is a filter of the connection manager, which comes before all routes.
-type readiness struct{ matches []model.HeaderMatch }
+type readiness struct{ matches []matcher.HeaderMatch }
 
 // addTo puts a route in front of those of every virtual host; hosts without one get one that has no other.
 func (r *readiness) addTo(table *model.RouteTable) {
@@ -216,7 +217,7 @@ func (r *readiness) addTo(table *model.RouteTable) {
 	}
 	answer := func() *model.Route {
 		return &model.Route{
-			Name: "health_check", Path: model.PathMatch{Kind: model.PathPrefix, Value: "/"}, Headers: r.matches,
+			Name: "health_check", Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"}, Headers: r.matches,
 			Direct: &model.DirectResponse{Status: http.StatusOK}, Timeout: model.DefaultRouteTimeout,
 		}
 	}

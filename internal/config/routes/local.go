@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -112,11 +113,11 @@ func (t *translator) scheme(scheme, path string) {
 	}
 }
 
-func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path string) *model.Substitution {
+func (t *translator) substitution(in *matcherv3.RegexMatchAndSubstitute, path string) *matcher.Substitution {
 	if in == nil || t.Regex(in.GetPattern(), path+".pattern") == nil {
 		return nil
 	}
-	out, err := model.NewSubstitution(in.GetPattern().GetRegex(), in.GetSubstitution())
+	out, err := matcher.NewSubstitution(in.GetPattern().GetRegex(), in.GetSubstitution())
 	if err != nil {
 		t.p.Add(path+".substitution", "%s", strings.TrimPrefix(err.Error(), "substitution "))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -22,31 +23,31 @@ func (t *translator) match(m *routev3.RouteMatch, out *model.Route, path string)
 	}
 }
 
-func (t *translator) pathMatch(m *routev3.RouteMatch, path string) model.PathMatch {
+func (t *translator) pathMatch(m *routev3.RouteMatch, path string) matcher.PathMatch {
 	ignoreCase := m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()
 	switch s := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
-		return model.PathMatch{Kind: model.PathPrefix, Value: s.Prefix, IgnoreCase: ignoreCase}
+		return matcher.PathMatch{Kind: matcher.PathPrefix, Value: s.Prefix, IgnoreCase: ignoreCase}
 	case *routev3.RouteMatch_Path:
-		return model.PathMatch{Kind: model.PathExact, Value: s.Path, IgnoreCase: ignoreCase}
+		return matcher.PathMatch{Kind: matcher.PathExact, Value: s.Path, IgnoreCase: ignoreCase}
 	case *routev3.RouteMatch_PathSeparatedPrefix:
-		return model.PathMatch{Kind: model.PathSeparatedPrefix, Value: s.PathSeparatedPrefix, IgnoreCase: ignoreCase}
+		return matcher.PathMatch{Kind: matcher.PathSeparatedPrefix, Value: s.PathSeparatedPrefix, IgnoreCase: ignoreCase}
 	case *routev3.RouteMatch_SafeRegex:
-		return model.PathMatch{
-			Kind: model.PathRegex, Value: s.SafeRegex.GetRegex(), Regex: t.Regex(s.SafeRegex, path+".safe_regex"),
+		return matcher.PathMatch{
+			Kind: matcher.PathRegex, Value: s.SafeRegex.GetRegex(), Regex: t.Regex(s.SafeRegex, path+".safe_regex"),
 		}
 	case *routev3.RouteMatch_ConnectMatcher_:
-		return model.PathMatch{Kind: model.PathConnect}
+		return matcher.PathMatch{Kind: matcher.PathConnect}
 	default:
 		t.p.Add(path, "needs prefix, path, path_separated_prefix, safe_regex or connect_matcher")
-		return model.PathMatch{}
+		return matcher.PathMatch{}
 	}
 }
 
-func (t *translator) queryMatches(in []*routev3.QueryParameterMatcher, path string) []model.QueryMatch {
-	var out []model.QueryMatch
+func (t *translator) queryMatches(in []*routev3.QueryParameterMatcher, path string) []matcher.QueryMatch {
+	var out []matcher.QueryMatch
 	for i, q := range in {
-		match := model.QueryMatch{Name: q.GetName()}
+		match := matcher.QueryMatch{Name: q.GetName()}
 		switch s := q.GetQueryParameterMatchSpecifier().(type) {
 		case *routev3.QueryParameterMatcher_StringMatch:
 			value := t.StringMatch(s.StringMatch, problem.At(path, i)+".string_match")
@@ -59,10 +60,10 @@ func (t *translator) queryMatches(in []*routev3.QueryParameterMatcher, path stri
 	return out
 }
 
-func (t *translator) cookieMatches(in []*routev3.CookieMatcher, path string) []model.CookieMatch {
-	var out []model.CookieMatch
+func (t *translator) cookieMatches(in []*routev3.CookieMatcher, path string) []matcher.CookieMatch {
+	var out []matcher.CookieMatch
 	for i, c := range in {
-		out = append(out, model.CookieMatch{
+		out = append(out, matcher.CookieMatch{
 			Name: c.GetName(), String: t.StringMatch(c.GetStringMatch(), problem.At(path, i)+".string_match"), Invert: c.GetInvertMatch(),
 		})
 	}

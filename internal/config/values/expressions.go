@@ -5,10 +5,10 @@ package values
 import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-// What regular expressions may cost (model.Regex.Cost), in steps of some 100 nanoseconds and 100 bytes. An expression
+// What regular expressions may cost (matcher.Regex.Cost), in steps of some 100 nanoseconds and 100 bytes. An expression
 // for a path has some hundred, so that there is room for 40,000 of them; a hostile one, such as \pL{1000}, has
 // tens of thousands in a few bytes. They are counted, not timed: a configuration is refused on every machine,
 // or on none.
@@ -24,7 +24,7 @@ type effort struct {
 	reported bool
 }
 
-// Cost is what the expressions have cost so far, in steps (model.Regex.Cost).
+// Cost is what the expressions have cost so far, in steps (matcher.Regex.Cost).
 func (r *Reader) Cost() int { return r.effort.cost }
 
 // AddCost counts expressions that are taken over from the configuration before, and not compiled again.
@@ -36,7 +36,7 @@ func (r *Reader) NextResource() { r.effort.reported = false }
 // Regex reads an expression (RegexMatcher.regex). Envoy's is RE2, and Go's package takes its syntax, but for \C and the few names of classes that
 // one of the two does not know. It returns nil after a problem: an expression with an error of syntax, longer than 131,072 bytes, or of a higher
 // cost than as many steps; or one with which those of the configuration cost more than 4,194,304.
-func (r *Reader) Regex(m *matcherv3.RegexMatcher, path string) *model.Regex {
+func (r *Reader) Regex(m *matcherv3.RegexMatcher, path string) *matcher.Regex {
 	path += ".regex"
 	source := m.GetRegex()
 	if len(source) > maxExpression {
@@ -46,7 +46,7 @@ func (r *Reader) Regex(m *matcherv3.RegexMatcher, path string) *model.Regex {
 	if !r.affords(len(source)/4, path) {
 		return nil
 	}
-	re, err := model.NewRegex(source)
+	re, err := matcher.NewRegex(source)
 	if err != nil {
 		r.p.Add(path, "%v; write an expression of RE2's syntax, without \\C", err)
 		return nil

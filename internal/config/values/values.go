@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -79,8 +80,8 @@ func (r *Reader) Unpack(content *anypb.Any, m proto.Message, path, want string) 
 }
 
 // Fraction translates the default value of a share of requests: without a runtime nothing else ever applies (RuntimeFractionalPercent).
-func Fraction(f *typev3.FractionalPercent) model.Fraction {
-	out := model.Fraction{Numerator: f.GetNumerator(), Denominator: 100}
+func Fraction(f *typev3.FractionalPercent) matcher.Fraction {
+	out := matcher.Fraction{Numerator: f.GetNumerator(), Denominator: 100}
 	switch f.GetDenominator() {
 	case typev3.FractionalPercent_TEN_THOUSAND:
 		out.Denominator = 10_000

@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -121,7 +122,7 @@ func (r *Request) Values(name string) []string {
 	case "x-forwarded-proto":
 		return []string{r.forwardedProto()}
 	}
-	return model.Joined(name, r.Head.Values(name))
+	return matcher.Joined(name, r.Head.Values(name))
 }
 
 // addressPart is all of an address, its IP, or its port.

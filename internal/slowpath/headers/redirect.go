@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
 
@@ -50,18 +51,18 @@ func (r *Request) location(rule *model.Redirect) string {
 
 // IsGRPC reports a request of gRPC. One whose head could not be read is none.
 func (r *Request) IsGRPC() bool {
-	return model.IsGRPC(r.Head.Values("content-type"))
+	return matcher.IsGRPC(r.Head.Values("content-type"))
 }
 
 // scheme is ":scheme" of the request.
 func (r *Request) scheme() string {
-	return model.SchemeOf(r.Head.Scheme, r.Head.Values("x-forwarded-proto"))
+	return matcher.SchemeOf(r.Head.Scheme, r.Head.Values("x-forwarded-proto"))
 }
 
 // forwardedProto is what Envoy has in X-Forwarded-Proto of a request over a
 // connection without TLS.
 func (r *Request) forwardedProto() string {
-	if values := model.Joined("x-forwarded-proto", r.Head.Values("x-forwarded-proto")); len(values) > 0 {
+	if values := matcher.Joined("x-forwarded-proto", r.Head.Values("x-forwarded-proto")); len(values) > 0 {
 		return values[0]
 	}
 	return "http"
@@ -83,7 +84,7 @@ func hostFor(authority, scheme, proto string, another bool) string {
 }
 
 // locationPath is the path with its query.
-func locationPath(pace model.Pace, route *model.Route, rule *model.Redirect, target string) string {
+func locationPath(pace matcher.Pace, route *model.Route, rule *model.Redirect, target string) string {
 	if strings.Contains(rule.Path, "?") {
 		return rule.Path
 	}

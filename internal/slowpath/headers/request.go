@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Request is a request as the rules of its listener and of its route see it: its head, and what has been found for it.
@@ -62,8 +63,8 @@ func (r *Request) valuesAsked(name string) []string {
 }
 
 // Asked is the request as routes see it.
-func (r *Request) Asked() model.Request {
-	return model.Request{
+func (r *Request) Asked() matcher.Request {
+	return matcher.Request{
 		Authority: r.Head.Authority, Path: r.Head.Path, Method: r.Head.Method, Connect: r.Head.Connect(),
 		Scheme: r.scheme(),
 		Values: r.valuesAsked, Draw: r.Draw,

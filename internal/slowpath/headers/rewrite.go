@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -47,7 +48,7 @@ func (r *Request) newHost(rule *model.HostRewrite, target string) string {
 	case rule.Literal != "":
 		return rule.Literal
 	case rule.Header != "":
-		return First(model.Joined(rule.Header, r.Head.Values(rule.Header)))
+		return First(matcher.Joined(rule.Header, r.Head.Values(rule.Header)))
 	case rule.Path != nil:
 		path, _, _ := strings.Cut(target, "?")
 		return rule.Path.ReplaceAt(r.Pacer.Pace, path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // Retries is what a retry policy has left for one request. As in Envoy nothing is sent again once the client has any part of a
@@ -35,7 +36,7 @@ type Retries struct {
 }
 
 // Begin sets the policy of a request to the cluster of that name; nil: it is not sent again.
-func (r *Retries) Begin(policy *model.Retry, asked *model.Request, admission *Admission, cluster func(name string) *model.Cluster, name string) {
+func (r *Retries) Begin(policy *model.Retry, asked *matcher.Request, admission *Admission, cluster func(name string) *model.Cluster, name string) {
 	if policy == nil {
 		policy = &model.Retry{}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
 // ForGRPC is an answer of our own in the form that a client of gRPC reads: with status 200, and gRPC's status and message in the head (gRPC
@@ -18,7 +18,7 @@ import (
 func (a Answer) ForGRPC(method string) Answer {
 	a.Fields = slices.DeleteFunc(slices.Clone(a.Fields), func(f head.Field) bool { return ascii.EqualFold(string(f.Name), "content-type") })
 	a.Fields = append(a.Fields,
-		head.Field{Name: []byte("Content-Type"), Value: []byte(model.GRPCContentType)},
+		head.Field{Name: []byte("Content-Type"), Value: []byte(matcher.GRPCContentType)},
 		head.Field{Name: []byte("grpc-status"), Value: strconv.AppendInt(nil, int64(grpcStatus(a.Status)), 10)})
 	if a.Body != "" && method != http.MethodHead {
 		a.Fields = append(a.Fields, head.Field{Name: []byte("grpc-message"), Value: []byte(percentEncoded(a.Body))})

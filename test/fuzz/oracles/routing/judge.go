@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/test/fuzz/oracles/question"
 )
 
@@ -51,7 +52,7 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 }
 
 // parse reads a head in the plainest way: the parser has accepted it.
-func parse(input []byte) *model.Request {
+func parse(input []byte) *matcher.Request {
 	head, _, _ := strings.Cut(string(input), "\r\n\r\n")
 	lines := strings.Split(head, "\r\n")
 	words := strings.Split(lines[0], " ")
@@ -61,9 +62,9 @@ func parse(input []byte) *model.Request {
 		name = strings.ToLower(name)
 		values[name] = append(values[name], strings.Trim(value, " \t"))
 	}
-	return &model.Request{
+	return &matcher.Request{
 		Method: words[0], Path: words[1], Authority: values["host"][0],
-		Scheme: model.SchemeOf("", values["x-forwarded-proto"]),
+		Scheme: matcher.SchemeOf("", values["x-forwarded-proto"]),
 		Values: func(name string) []string { return values[name] },
 	}
 }

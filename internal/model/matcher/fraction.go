@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package matcher
 
 // Fraction is a share of the requests: Numerator of every Denominator
 // (RouteMatch.runtime_fraction.default_value).

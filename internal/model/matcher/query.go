@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
-
-import "strings"
+package matcher
 
 // QueryMatch is a condition on one parameter of the query string. Of one that
 // occurs several times the first counts. Names and values are compared as they
@@ -22,20 +20,4 @@ func (m *QueryMatch) Matches(req *Request) bool {
 		return found != m.Absent
 	}
 	return found && m.String.matches(value, req.Whole)
-}
-
-// QueryValue returns the value of the first parameter of that name. A parameter
-// without "=" has an empty value. Envoy splits at "&" alone, and the first "?" of
-// the path begins the query.
-func (r *Request) QueryValue(name string) (value string, found bool) {
-	_, rest, _ := strings.Cut(r.Path, "?")
-	for rest != "" {
-		var parameter string
-		parameter, rest, _ = strings.Cut(rest, "&")
-		key, value, _ := strings.Cut(parameter, "=")
-		if key == name {
-			return value, true
-		}
-	}
-	return "", false
 }

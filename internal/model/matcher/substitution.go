@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package matcher
 
 import (
 	"fmt"
@@ -10,14 +10,6 @@ import (
 	"github.com/xlb-project/xlb/internal/plural"
 	"github.com/xlb-project/xlb/internal/re2"
 )
-
-// PathRewrite replaces a part of a request's path. The zero value changes nothing.
-type PathRewrite struct {
-	// Prefix stands in place of what the route matched (prefix_rewrite); empty is none.
-	Prefix string
-	// Regex is applied to all of the path but the query (regex_rewrite); nil is none.
-	Regex *Substitution
-}
 
 // Substitution replaces whatever a regular expression finds
 // (envoy.type.matcher.v3.RegexMatchAndSubstitute).
@@ -158,17 +150,4 @@ func (s *Substitution) Equal(other *Substitution) bool {
 		return s == other
 	}
 	return s.source == other.source && s.with == other.with
-}
-
-// HostRewrite replaces a request's host. At most one of Literal, Header and Path is
-// set; the zero value changes nothing.
-type HostRewrite struct {
-	// Literal is the host (host_rewrite_literal).
-	Literal string
-	// Header names, in lower case, the header that holds it (host_rewrite_header).
-	Header string
-	// Path makes it of the path without query (host_rewrite_path_regex).
-	Path *Substitution
-	// AppendForwarded adds the replaced host to X-Forwarded-Host (append_x_forwarded_host).
-	AppendForwarded bool
 }

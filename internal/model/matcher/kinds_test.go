@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package matcher
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 )
 
-// As in match_test.go the expectations are what Envoy 1.40 does; test/routes
-// compares both on random tables.
+// The expectations in this file are what Envoy 1.40 does; test/routes compares both on random tables.
 
 func mustRegex(t *testing.T, source string) *Regex {
 	t.Helper()
@@ -17,42 +16,6 @@ func mustRegex(t *testing.T, source string) *Regex {
 		t.Fatal(err)
 	}
 	return re
-}
-
-func TestPathMatch(t *testing.T) {
-	regex := PathMatch{Kind: PathRegex, Regex: mustRegex(t, "/a|/b[0-9]*")}
-	separated := PathMatch{Kind: PathSeparatedPrefix, Value: "/api"}
-	tests := []struct {
-		name, path string
-		match      PathMatch
-		want       bool
-	}{
-		{"separated prefix itself", "/api", separated, true},
-		{"separated prefix and a slash", "/api/", separated, true},
-		{"separated prefix and a segment", "/api/v1", separated, true},
-		{"separated prefix inside a segment", "/apis", separated, false},
-		{"separated prefix with case", "/API", separated, false},
-		{"separated prefix without case", "/API/x", PathMatch{Kind: PathSeparatedPrefix, Value: "/api", IgnoreCase: true}, true},
-		{"prefix without case", "/FooBar", PathMatch{Value: "/foo", IgnoreCase: true}, true},
-		{"prefix without case, shorter", "/FO", PathMatch{Value: "/foo", IgnoreCase: true}, false},
-		{"path without case", "/FOO", PathMatch{Kind: PathExact, Value: "/fOo", IgnoreCase: true}, true},
-		{"path without case is no prefix", "/FOOO", PathMatch{Kind: PathExact, Value: "/foo", IgnoreCase: true}, false},
-		{"case is one of ASCII", "/\u212a", PathMatch{Kind: PathExact, Value: "/k", IgnoreCase: true}, false},
-		{"first of two alternatives", "/a", regex, true},
-		{"second of two alternatives", "/b12", regex, true},
-		{"a regex matches all", "/a1", regex, false},
-		{"a regex matches from the beginning", "/x/a", regex, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tableOf(&Route{Path: tt.match}).Match(request("host", tt.path)) != nil; got != tt.want {
-				t.Errorf("%q: got %t, want %t", tt.path, got, tt.want)
-			}
-			if got := tableOf(&Route{Path: tt.match}).Match(request("host", tt.path+"?x")) != nil; got != tt.want {
-				t.Errorf("%q with a query: got %t, want %t", tt.path, got, tt.want)
-			}
-		})
-	}
 }
 
 func TestStringMatch(t *testing.T) {
@@ -212,8 +175,7 @@ func TestQueryMatch(t *testing.T) {
 		{"/?a%20=b", QueryMatch{Name: "a%20", String: &b}, true},
 	}
 	for _, tt := range tests {
-		route := &Route{Path: PathMatch{Value: "/"}, Query: []QueryMatch{tt.match}}
-		if got := tableOf(route).Match(request("host", tt.path)) != nil; got != tt.want {
+		if got := tt.match.Matches(request("host", tt.path)); got != tt.want {
 			t.Errorf("%s with %+v: got %t", tt.path, tt.match, got)
 		}
 	}
@@ -243,8 +205,8 @@ func TestCookieMatch(t *testing.T) {
 				fields = append(fields, "cookie", c)
 			}
 			for _, invert := range []bool{false, true} {
-				route := &Route{Cookies: []CookieMatch{{Name: "a", String: Exact("b"), Invert: invert}}}
-				if got := tableOf(route).Match(request("host", "/", fields...)) != nil; got != (tt.want != invert) {
+				m := CookieMatch{Name: "a", String: Exact("b"), Invert: invert}
+				if got := m.Matches(request("host", "/", fields...)); got != (tt.want != invert) {
 					t.Errorf("inverted %t: got %t", invert, got)
 				}
 			}
@@ -253,93 +215,78 @@ func TestCookieMatch(t *testing.T) {
 }
 
 func TestGRPCIsKnownByItsContentType(t *testing.T) {
-	table := tableOf(&Route{GRPC: true})
 	for value, want := range map[string]bool{
 		"application/grpc": true, "application/grpc+proto": true, "application/grpc+": true,
 		"application/grpc-web": false, "application/grpc;a=b": false, "Application/grpc": false, "text/html": false, "": false,
 	} {
-		if got := table.Match(request("host", "/", "content-type", value)) != nil; got != want {
+		if got := request("host", "/", "content-type", value).IsGRPC(); got != want {
 			t.Errorf("%q: got %t", value, got)
 		}
 	}
-	if table.Match(request("host", "/")) != nil {
+	if request("host", "/").IsGRPC() {
 		t.Error("a request without a content type is taken for gRPC")
 	}
 }
 
-func TestOneDrawServesAllFractions(t *testing.T) {
-	table := tableOf(
-		&Route{Name: "never", Fraction: Fraction{Numerator: 0, Denominator: 100}},
-		&Route{Name: "10", Fraction: Fraction{Numerator: 10, Denominator: 100}},
-		&Route{Name: "30", Fraction: Fraction{Numerator: 3000, Denominator: 10_000}},
-		&Route{Name: "always", Fraction: Fraction{Numerator: 101, Denominator: 100}},
-		&Route{Name: "none"},
-	)
-	for draw, want := range map[uint64]string{0: "10", 9: "10", 10: "30", 2999: "30", 3000: "10", 3010: "always", 9999: "always", 12_909: "10"} {
-		r := request("host", "/")
-		r.Draw = draw
-		if got := table.Match(r).Name; got != want {
-			t.Errorf("draw %d: got %s, want %s", draw, got, want)
-		}
-	}
-}
-
-func TestIgnoredPort(t *testing.T) {
-	table := &RouteTable{IgnorePort: true}
-	for _, d := range []string{"a", "*.b", "[::1]", "c:80", "*"} {
-		table.VirtualHosts = append(table.VirtualHosts, &VirtualHost{Name: d, Domains: []string{d}})
-	}
-	for host, want := range map[string]string{
-		"a": "a", "A:80": "a", "a:": "a", "a:x": "a", "x.b:1": "*.b", "[::1]": "[::1]", "[::1]:80": "[::1]", "c:80": "*", "a:1:2": "*",
-	} {
-		if got := table.VirtualHost(host).Name; got != want {
-			t.Errorf("%s: got %s, want %s", host, got, want)
-		}
-	}
-}
-
-func TestIgnoredPathParameters(t *testing.T) {
-	table := tableOf(&Route{Path: PathMatch{Kind: PathExact, Value: "/a/b"}})
-	table.IgnorePathParameters = true
-	for path, want := range map[string]bool{"/a/b": true, "/a;x/b;y=1": true, "/a/b;x?q": true, "/a;/b": true, "/a/;b": false, "/a;/c": false} {
-		if got := table.Match(request("host", path)) != nil; got != want {
-			t.Errorf("%s: got %t", path, got)
-		}
-	}
-	if got := fmt.Sprint(table.ComparedPath(request("host", "/;a/;"))); got != "//" {
-		t.Errorf("/;a/; is compared as %s", got)
-	}
-}
-
-func TestHostRule(t *testing.T) {
-	anyPort, matching, dot := HostRule{AnyPort: true}, HostRule{Port: 80}, HostRule{TrailingDot: true}
-	both := HostRule{Port: 80, TrailingDot: true}
+func TestHeaderMatch(t *testing.T) {
+	present, exact, prefix := HeaderMatch{}, HeaderMatch{Kind: HeaderString, String: Exact("one")}, HeaderMatch{Kind: HeaderString, String: Prefix("on")}
+	empty := HeaderMatch{Kind: HeaderString}
+	joinedExact := HeaderMatch{Kind: HeaderString, String: Exact("one,two")}
 	tests := []struct {
-		rule       HostRule
-		host, want string
+		name           string
+		match          HeaderMatch
+		header         string
+		values         []string
+		want, inverted bool
 	}{
-		{HostRule{}, "a.:80", "a.:80"},
-		{anyPort, "a:80", "a"},
-		{anyPort, "a:081", "a"},
-		{anyPort, "a:", "a:"},
-		{anyPort, "a:x", "a:x"},
-		{anyPort, "[::1]:80", "[::1]"},
-		{anyPort, "[::1]", "[::1]"},
-		{anyPort, "a.", "a."},
-		{matching, "A:80", "A"},
-		{matching, "a:080", "a"},
-		{matching, "a:81", "a:81"},
-		{dot, "a.", "a"},
-		{dot, "a..", "a."},
-		{dot, "a.:80", "a:80"},
-		{dot, "a:80.", "a:80"},
-		{dot, "a.b:80", "a.b:80"},
-		{both, "a.:80", "a"},
-		{both, "a.:81", "a:81"},
+		{"present", present, "x", []string{""}, true, false},
+		{"absent", present, "x", nil, false, true},
+		{"exact", exact, "x", []string{"one"}, true, false},
+		{"exact with case", exact, "x", []string{"One"}, false, true},
+		{"exact of a missing header, inverted too", exact, "x", nil, false, false},
+		{"prefix", prefix, "x", []string{"one"}, true, false},
+		{"prefix of a missing header, inverted too", prefix, "x", nil, false, false},
+		{"prefix of an empty value", prefix, "x", []string{""}, false, true},
+		{"empty value", empty, "x", []string{""}, true, false},
+		{"empty value is not a missing header", empty, "x", nil, false, false},
+		{"any value of a repeated header", exact, "x", []string{"two", "one"}, true, false},
+		{"no value of a repeated header", exact, "x", []string{"two", "three"}, false, true},
+		{"repeated values are not joined", joinedExact, "x", []string{"one", "two"}, false, true},
+		{"repeated cookies are not joined", joinedExact, "cookie", []string{"one", "two"}, false, true},
+		{"accept is joined", joinedExact, "accept", []string{"one", "two"}, true, false},
+		{"joined without empty values", joinedExact, "accept", []string{"", "one", "", "two"}, true, false},
+		{"joined is compared as one", exact, "accept", []string{"one", "two"}, false, true},
+		{"only empty values joined", empty, "accept", []string{"", ""}, true, false},
 	}
 	for _, tt := range tests {
-		if got := tt.rule.Apply(tt.host); got != tt.want {
-			t.Errorf("%+v of %q: got %q, want %q", tt.rule, tt.host, got, tt.want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			var headers []string
+			for _, v := range tt.values {
+				headers = append(headers, tt.header, v)
+			}
+			h := tt.match
+			h.Name = tt.header
+			r := request("host", "/", headers...)
+			if got := h.Matches(r); got != tt.want {
+				t.Errorf("got %t, want %t", got, tt.want)
+			}
+			h.Invert = true
+			if got := h.Matches(r); got != tt.inverted {
+				t.Errorf("inverted: got %t, want %t", got, tt.inverted)
+			}
+		})
 	}
+}
+
+// request makes a request with headers given as names and values in turn.
+func request(host, path string, headers ...string) *Request {
+	return &Request{Authority: host, Path: path, Values: func(name string) []string {
+		var values []string
+		for i := 0; i < len(headers); i += 2 {
+			if strings.EqualFold(headers[i], name) {
+				values = append(values, headers[i+1])
+			}
+		}
+		return values
+	}}
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package matcher
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -12,76 +11,33 @@ import (
 	"github.com/xlb-project/xlb/internal/ascii"
 )
 
-// HeaderKind says how HeaderMatch compares.
-type HeaderKind uint8
-
-const (
-	// HeaderPresent matches when the header occurs, whatever its value.
-	HeaderPresent HeaderKind = iota
-	// HeaderString matches when its value satisfies a StringMatch.
-	HeaderString
-	// HeaderRange matches when its value is a number within a range.
-	HeaderRange
-)
-
-// HeaderMatch is a condition on one request header. Of a header that occurs
-// several times each value is compared on its own, and one that matches is
-// enough; only those that Envoy joins as it reads them (see joined) are compared
-// as one value.
-type HeaderMatch struct {
-	// Name is lower case. "host" is the authority; the pseudo headers ":method",
-	// ":path", with its query, and ":scheme" are names as well.
-	Name string
-	Kind HeaderKind
-	// String of HeaderString.
-	String StringMatch
-	// Range of HeaderRange.
-	Range Range
-	// Invert turns the result round (HeaderMatcher.invert_match, or
-	// present_match: false). As in Envoy an inverted comparison does not match a
-	// request without the header; it matches a repeated one when no value of it
-	// does.
-	Invert bool
-	// MissingAsEmpty compares a header that does not occur as one with an empty
-	// value (HeaderMatcher.treat_missing_header_as_empty).
-	MissingAsEmpty bool
+// Request is what routing looks at.
+type Request struct {
+	// Authority is the Host header or the target's authority, with its port if
+	// it has one. Compared without case.
+	Authority string
+	// Path is the request target in origin form, query string included.
+	Path string
+	// Method as sent.
+	Method string
+	// Scheme is "http" or "https"; see SchemeOf.
+	Scheme string
+	// Connect is a CONNECT request, whose target is an authority: no path.
+	Connect bool
+	// Values returns all values of a header by its lower-case name, in the
+	// order of the request; none if it does not occur. "host" is the authority.
+	Values func(name string) []string
+	// Draw is the request's random number: fractions and weighted clusters share it.
+	Draw uint64
+	// Whole decides, unless it is nil, in place of [Regex.Matches] about regular expressions on header fields, query parameters and cookies.
+	Whole func(re *Regex, value string) bool
+	// response: the headers are those of a response, to which nothing has been added.
+	response bool
 }
 
-// Range holds the integers from Start to End - 1 (envoy.type.v3.Int64Range).
-type Range struct{ Start, End int64 }
-
-// Contains reports whether a value is a decimal integer within the range. A sign
-// and white space around it are allowed, as in Envoy.
-func (r Range) Contains(value string) bool {
-	n, err := strconv.ParseInt(strings.Trim(value, " \t"), 10, 64)
-	return err == nil && r.Start <= n && n < r.End
-}
-
-// Matches reports whether a request satisfies the match.
-func (h *HeaderMatch) Matches(req *Request) bool {
-	values := req.Header(h.Name)
-	if len(values) == 0 && h.MissingAsEmpty {
-		values = []string{""}
-	}
-	if h.Kind == HeaderPresent {
-		return (len(values) > 0) != h.Invert
-	}
-	if len(values) == 0 {
-		return false
-	}
-	return slices.ContainsFunc(values, func(value string) bool { return h.accepts(value, req.Whole) }) != h.Invert
-}
-
-// MatchesValue reports whether a header that occurs once, with this value, satisfies the match.
-func (h *HeaderMatch) MatchesValue(value string) bool {
-	return (h.Kind == HeaderPresent || h.accepts(value, nil)) != h.Invert
-}
-
-func (h *HeaderMatch) accepts(value string, whole func(re *Regex, value string) bool) bool {
-	if h.Kind == HeaderRange {
-		return h.Range.Contains(value)
-	}
-	return h.String.matches(value, whole)
+// OfResponse is what conditions see of a response with these headers, to which nothing has been added.
+func OfResponse(values func(name string) []string) *Request {
+	return &Request{Values: values, response: true}
 }
 
 // Header returns the values of a header or pseudo header as a header match compares them.
@@ -170,4 +126,59 @@ func SchemeOf(absolute string, forwardedProto []string) string {
 		return scheme
 	}
 	return "http"
+}
+
+// QueryValue returns the value of the first parameter of that name. A parameter
+// without "=" has an empty value. Envoy splits at "&" alone, and the first "?" of
+// the path begins the query.
+func (r *Request) QueryValue(name string) (value string, found bool) {
+	_, rest, _ := strings.Cut(r.Path, "?")
+	for rest != "" {
+		var parameter string
+		parameter, rest, _ = strings.Cut(rest, "&")
+		key, value, _ := strings.Cut(parameter, "=")
+		if key == name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Cookie returns the value of the first cookie of that name. It reads the Cookie fields as Envoy does: pairs end with ";", spaces before
+// a name do not count, and double quotes around a value do not belong to it. What
+// has no "=" is no cookie.
+func (r *Request) Cookie(name string) (value string, found bool) {
+	for _, field := range r.Values("cookie") {
+		for pair := range strings.SplitSeq(field, ";") {
+			key, value, ok := strings.Cut(strings.TrimLeft(pair, " "), "=")
+			if ok && key == name {
+				return unquoted(value), true
+			}
+		}
+	}
+	return "", false
+}
+
+func unquoted(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// GRPCContentType begins the content type of every gRPC request.
+const GRPCContentType = "application/grpc"
+
+// IsGRPC decides for RouteMatch.grpc.
+func (r *Request) IsGRPC() bool { return IsGRPC(r.Values("content-type")) }
+
+// IsGRPC reports whether a request with these values of content-type is one of gRPC. That is Envoy's rule
+// (Grpc::Common::hasGrpcContentType): the content type is "application/grpc", or that and something behind a "+".
+func IsGRPC(contentTypes []string) bool {
+	values := Joined("content-type", contentTypes)
+	if len(values) == 0 {
+		return false
+	}
+	rest, ok := strings.CutPrefix(values[0], GRPCContentType)
+	return ok && (rest == "" || rest[0] == '+')
 }
