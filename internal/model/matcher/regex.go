@@ -59,7 +59,7 @@ func (r *Regex) Matches(value string) bool {
 	return r.whole.get(r.source, re2.CompileWhole).MatchString(re2.Text(value))
 }
 
-// Pace is told, again and again, of so many steps of work, of some ten nanoseconds each. It may wait, and reports whether to go on.
+// Pace is called, as work proceeds, with a number of steps of it, of some ten nanoseconds each. It may wait, and reports whether to go on.
 type Pace func(steps int) bool
 
 // quick is how many steps are done at a time: some hundreds of microseconds.

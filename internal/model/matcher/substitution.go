@@ -20,12 +20,12 @@ type Substitution struct {
 	// cost is that of the expression, in steps for each character.
 	cost         int
 	source, with string
-	// pieces are the literals of the substitution and between them the groups.
-	pieces []piece
+	// segments are the literals of the substitution and between them the groups.
+	segments []segment
 }
 
-// piece is a literal, and behind it a group of the expression unless it is negative.
-type piece struct {
+// segment is a literal, and behind it a group of the expression unless it is negative.
+type segment struct {
 	literal string
 	group   int
 }
@@ -49,20 +49,20 @@ func NewSubstitution(regex, with string) (*Substitution, error) {
 	for rest := with; ; {
 		literal, escape, found := strings.Cut(rest, `\`)
 		if !found {
-			s.pieces = append(s.pieces, piece{literal, -1})
+			s.segments = append(s.segments, segment{literal, -1})
 			return s, nil
 		}
 		if escape == "" || escape[0] != '\\' && (escape[0] < '0' || escape[0] > '9') {
 			return nil, fmt.Errorf(`substitution %q: behind a backslash stands a digit or another backslash`, with)
 		}
-		next := piece{literal: literal + `\`, group: -1}
+		next := segment{literal: literal + `\`, group: -1}
 		if escape[0] != '\\' {
-			next = piece{literal, int(escape[0] - '0')}
+			next = segment{literal, int(escape[0] - '0')}
 		}
 		if next.group > groups {
 			return nil, fmt.Errorf(`substitution %q: \%d, and the expression has %s`, with, next.group, plural.Of(groups, "group"))
 		}
-		s.pieces = append(s.pieces, next)
+		s.segments = append(s.segments, next)
 		rest = escape[1:]
 	}
 }
@@ -79,7 +79,7 @@ func (s *Substitution) ReplaceAt(pace Pace, value string) string {
 	return s.substitute(value, s.find(pace, value))
 }
 
-// find is [regexp.Regexp.FindAllStringSubmatchIndex], which reads as long as there are bytes. An empty match at the end of another one is none.
+// find is [regexp.Regexp.FindAllStringSubmatchIndex], which reads as long as there are bytes. An empty match at the end of another one does not count.
 func (s *Substitution) find(pace Pace, value string) (all [][]int) {
 	count := paced(pace, s.cost)
 	for at, last := 0, -1; at <= len(value); {
@@ -122,7 +122,7 @@ func (s *Substitution) substitute(value string, matches [][]int) string {
 	end := 0
 	for _, match := range matches {
 		out.WriteString(value[end:match[0]])
-		for _, p := range s.pieces {
+		for _, p := range s.segments {
 			out.WriteString(p.literal)
 			if p.group >= 0 && match[2*p.group] >= 0 {
 				out.WriteString(value[match[2*p.group]:match[2*p.group+1]])
