@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // redirectCodes are Envoy's names (RedirectAction.RedirectResponseCode).
@@ -31,7 +32,7 @@ func redirectObject(r *model.Redirect) object {
 }
 
 // addRewrite adds the fields that rewrite a path.
-func addRewrite(o object, w model.PathRewrite) {
+func addRewrite(o object, w rewrite.PathRewrite) {
 	if w.Prefix != "" {
 		o["prefix_rewrite"] = w.Prefix
 	}
@@ -41,7 +42,7 @@ func addRewrite(o object, w model.PathRewrite) {
 }
 
 // addHostRewrite adds the fields of envoy.config.route.v3.RouteAction that rewrite a host.
-func addHostRewrite(o object, h *model.HostRewrite) {
+func addHostRewrite(o object, h *rewrite.HostRewrite) {
 	switch {
 	case h.Literal != "":
 		o["host_rewrite_literal"] = h.Literal

@@ -2,18 +2,18 @@
 
 package admin
 
-import "github.com/xlb-project/xlb/internal/model"
+import "github.com/xlb-project/xlb/internal/model/rewrite"
 
-var headerActions = map[model.HeaderAction]string{
-	model.AppendOrAdd:       "APPEND_IF_EXISTS_OR_ADD",
-	model.AddIfAbsent:       "ADD_IF_ABSENT",
-	model.OverwriteOrAdd:    "OVERWRITE_IF_EXISTS_OR_ADD",
-	model.OverwriteIfExists: "OVERWRITE_IF_EXISTS",
+var headerActions = map[rewrite.HeaderAction]string{
+	rewrite.AppendOrAdd:       "APPEND_IF_EXISTS_OR_ADD",
+	rewrite.AddIfAbsent:       "ADD_IF_ABSENT",
+	rewrite.OverwriteOrAdd:    "OVERWRITE_IF_EXISTS_OR_ADD",
+	rewrite.OverwriteIfExists: "OVERWRITE_IF_EXISTS",
 }
 
 // addChanges adds the fields of one level that change headers.
-func addChanges(o object, l *model.HeaderLevel) {
-	for prefix, c := range map[string]*model.HeaderChanges{"request_headers_": &l.Request, "response_headers_": &l.Response} {
+func addChanges(o object, l *rewrite.HeaderLevel) {
+	for prefix, c := range map[string]*rewrite.HeaderChanges{"request_headers_": &l.Request, "response_headers_": &l.Response} {
 		if len(c.Remove) > 0 {
 			o[prefix+"to_remove"] = c.Remove
 		}
@@ -24,7 +24,7 @@ func addChanges(o object, l *model.HeaderLevel) {
 }
 
 // settingObjects are envoy.config.core.v3.HeaderValueOption.
-func settingObjects(settings []model.HeaderSetting) []object {
+func settingObjects(settings []rewrite.HeaderSetting) []object {
 	list := make([]object, 0, len(settings))
 	for _, s := range settings {
 		o := object{"header": object{"key": s.Name, "value": s.Value.Source}, "append_action": headerActions[s.How]}

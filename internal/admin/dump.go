@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 const typeURL = "type.googleapis.com/"
@@ -205,7 +206,7 @@ func proxyObject(l *model.Listener) object {
 }
 
 // addHostRule adds the connection manager's fields that change the host.
-func addHostRule(manager object, rule model.HostRule) {
+func addHostRule(manager object, rule rewrite.HostRule) {
 	if rule.AnyPort {
 		manager["strip_any_host_port"] = true
 	}
@@ -218,12 +219,12 @@ func addHostRule(manager object, rule model.HostRule) {
 }
 
 // escapedSlashes are the values of path_with_escaped_slashes_action but for the one without effect.
-var escapedSlashes = map[model.EscapedSlashes]string{
-	model.RejectSlashes: "REJECT_REQUEST", model.RedirectSlashes: "UNESCAPE_AND_REDIRECT", model.ForwardSlashes: "UNESCAPE_AND_FORWARD",
+var escapedSlashes = map[rewrite.EscapedSlashes]string{
+	rewrite.RejectSlashes: "REJECT_REQUEST", rewrite.RedirectSlashes: "UNESCAPE_AND_REDIRECT", rewrite.ForwardSlashes: "UNESCAPE_AND_FORWARD",
 }
 
 // addPathRule adds the connection manager's fields that change the path.
-func addPathRule(manager object, rule model.PathRule) {
+func addPathRule(manager object, rule rewrite.PathRule) {
 	if rule.Normalize {
 		manager["normalize_path"] = true
 	}

@@ -2,14 +2,14 @@
 
 package admin
 
-import "github.com/xlb-project/xlb/internal/model"
+import "github.com/xlb-project/xlb/internal/model/rewrite"
 
-var serverHeaders = map[model.ServerHeader]string{
-	model.ServerOverwrite: "OVERWRITE", model.ServerAppendIfAbsent: "APPEND_IF_ABSENT", model.ServerPassThrough: "PASS_THROUGH",
+var serverHeaders = map[rewrite.ServerHeader]string{
+	rewrite.ServerOverwrite: "OVERWRITE", rewrite.ServerAppendIfAbsent: "APPEND_IF_ABSENT", rewrite.ServerPassThrough: "PASS_THROUGH",
 }
 
 // addHop adds the connection manager's fields about headers that are added unasked, with their defaults.
-func addHop(manager object, hop *model.Hop) {
+func addHop(manager object, hop *rewrite.Hop) {
 	if hop == nil {
 		return
 	}

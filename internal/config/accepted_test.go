@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/hashing"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // base is what testdata/base.yaml means.
@@ -337,17 +338,17 @@ var acceptances = []struct {
 	{change{"fraction of the default denominator", "$route.match", "{runtime_fraction: {default_value: {}}}"},
 		func(c *model.Config) { firstRoute(c).Fraction = matcher.Fraction{Denominator: 100} }},
 	{change{"host without port", "$hcm", "{strip_any_host_port: true, strip_trailing_host_dot: true}"},
-		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{AnyPort: true, TrailingDot: true} }},
+		func(c *model.Config) { c.Listeners[0].Routes.Host = rewrite.HostRule{AnyPort: true, TrailingDot: true} }},
 	{change{"host without the listener's port", "$hcm", "{strip_matching_host_port: true}"},
-		func(c *model.Config) { c.Listeners[0].Routes.Host = model.HostRule{Port: 80} }},
+		func(c *model.Config) { c.Listeners[0].Routes.Host = rewrite.HostRule{Port: 80} }},
 	{change{"paths that are changed", "$hcm", "{normalize_path: true, merge_slashes: true, path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT}"},
 		func(c *model.Config) {
-			c.Listeners[0].Routes.Path = model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RedirectSlashes}
+			c.Listeners[0].Routes.Path = rewrite.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: rewrite.RedirectSlashes}
 		}},
 	{change{"escaped slashes refused", "$hcm", "{path_with_escaped_slashes_action: REJECT_REQUEST}"},
-		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = model.RejectSlashes }},
+		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = rewrite.RejectSlashes }},
 	{change{"escaped slashes decoded", "$hcm", "{path_with_escaped_slashes_action: UNESCAPE_AND_FORWARD}"},
-		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = model.ForwardSlashes }},
+		func(c *model.Config) { c.Listeners[0].Routes.Path.EscapedSlashes = rewrite.ForwardSlashes }},
 	{change{"escaped slashes by default", "$hcm", "{path_with_escaped_slashes_action: IMPLEMENTATION_SPECIFIC_DEFAULT}"}, nil},
 	{change{"host with its port", "$hcm", "{strip_matching_host_port: false, strip_trailing_host_dot: false}"}, nil},
 	{change{"ignored port and path parameters", "$routes", "{ignore_port_in_host_matching: true, ignore_path_parameters_in_path_matching: true}"},
@@ -439,15 +440,15 @@ var acceptances = []struct {
 		}},
 	{change{"redirect that rewrites", "$route", "{route: null, redirect: {scheme_redirect: x, regex_rewrite: {pattern: {regex: 'a'}, substitution: 'b'}, response_code: SEE_OTHER}}"},
 		func(c *model.Config) {
-			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 303, Scheme: "x", Rewrite: model.PathRewrite{Regex: substitution("a", "b")}}})
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 303, Scheme: "x", Rewrite: rewrite.PathRewrite{Regex: substitution("a", "b")}}})
 		}},
 	{change{"redirect of a prefix", "$route", "{route: null, redirect: {prefix_rewrite: /x, response_code: PERMANENT_REDIRECT}}"},
 		func(c *model.Config) {
-			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 308, Rewrite: model.PathRewrite{Prefix: "/x"}}})
+			*firstRoute(c) = local(model.Route{Redirect: &model.Redirect{Status: 308, Rewrite: rewrite.PathRewrite{Prefix: "/x"}}})
 		}},
 	{change{"prefix rewrite and literal host", "$route.route", "{prefix_rewrite: /x, host_rewrite_literal: 'h:81', append_x_forwarded_host: true}"},
 		func(c *model.Config) {
-			firstRoute(c).Rewrite.Prefix, firstRoute(c).Host = "/x", model.HostRewrite{Literal: "h:81", AppendForwarded: true}
+			firstRoute(c).Rewrite.Prefix, firstRoute(c).Host = "/x", rewrite.HostRewrite{Literal: "h:81", AppendForwarded: true}
 		}},
 	{change{"prefix rewrite without a slash", "$route.route", "{prefix_rewrite: x}"}, func(c *model.Config) { firstRoute(c).Rewrite.Prefix = "x" }},
 	{change{"regex rewrite and host of a header", "$route.route", "{regex_rewrite: {pattern: {regex: a}, substitution: b}, host_rewrite_header: X-Host}"},
@@ -462,25 +463,25 @@ var acceptances = []struct {
 		func(c *model.Config) {
 			table, host, route := c.Listeners[0].Routes, firstHost(c), firstRoute(c)
 			table.MostSpecificWins, table.Changes.Request.Remove = true, []string{"x-a"}
-			host.Changes.Response.Set = []model.HeaderSetting{{Name: "x-b", How: model.OverwriteOrAdd, KeepEmpty: true}}
+			host.Changes.Response.Set = []rewrite.HeaderSetting{{Name: "x-b", How: rewrite.OverwriteOrAdd, KeepEmpty: true}}
 			route.Changes.Response.Remove = []string{"x-c"}
-			route.Levels = []*model.HeaderLevel{&table.Changes, &host.Changes, &route.Changes}
-			route.Clusters[0].Changes.Request.Set = []model.HeaderSetting{{
-				Name: "x-d", How: model.OverwriteIfExists, Value: model.Format{Source: "d", Parts: []model.FormatPart{{Text: "d"}}},
+			route.Levels = []*rewrite.HeaderLevel{&table.Changes, &host.Changes, &route.Changes}
+			route.Clusters[0].Changes.Request.Set = []rewrite.HeaderSetting{{
+				Name: "x-d", How: rewrite.OverwriteIfExists, Value: rewrite.Format{Source: "d", Parts: []rewrite.FormatPart{{Text: "d"}}},
 			}}
 		}},
 	{change{"operators in a header", "$route", `{request_headers_to_add: [{header: {key: a, value:
 		'<%REQ(:Path?X-A):5%>%%%DOWNSTREAM_LOCAL_ADDRESS%,%ENVIRONMENT(XLB_NEVER_SET)%%UPSTREAM_HOST%%START_TIME(%s.%3f %Y)%'}}]}`},
 		func(c *model.Config) {
-			set := model.HeaderSetting{Name: "a", Value: model.Format{
+			set := rewrite.HeaderSetting{Name: "a", Value: rewrite.Format{
 				Source: "<%REQ(:Path?X-A):5%>%%%DOWNSTREAM_LOCAL_ADDRESS%,%ENVIRONMENT(XLB_NEVER_SET)%%UPSTREAM_HOST%%START_TIME(%s.%3f %Y)%",
-				Parts: []model.FormatPart{
-					{Text: "<"}, {Kind: model.FormatRequest, Text: ":path", Other: "x-a", Max: 5}, {Text: ">%127.80.0.1:80,-"}, {Kind: model.FormatUpstreamHost},
-					{Kind: model.FormatSeconds}, {Text: "."}, {Kind: model.FormatFraction, Max: 3}, {Text: " "}, {Kind: model.FormatTime, Text: "2006"},
+				Parts: []rewrite.FormatPart{
+					{Text: "<"}, {Kind: rewrite.FormatRequest, Text: ":path", Other: "x-a", Max: 5}, {Text: ">%127.80.0.1:80,-"}, {Kind: rewrite.FormatUpstreamHost},
+					{Kind: rewrite.FormatSeconds}, {Text: "."}, {Kind: rewrite.FormatFraction, Max: 3}, {Text: " "}, {Kind: rewrite.FormatTime, Text: "2006"},
 				},
 			}}
-			firstRoute(c).Changes.Request.Set = []model.HeaderSetting{set}
-			firstRoute(c).Levels = []*model.HeaderLevel{&firstRoute(c).Changes}
+			firstRoute(c).Changes.Request.Set = []rewrite.HeaderSetting{set}
+			firstRoute(c).Levels = []*rewrite.HeaderLevel{&firstRoute(c).Changes}
 		}},
 	{change{"cluster of a header", "$route", "{route: {cluster_header: X-Cluster, cluster_not_found_response_code: NOT_FOUND}}"},
 		func(c *model.Config) {
@@ -584,8 +585,8 @@ var acceptances = []struct {
 				LogFailures: true, LogSuccesses: true,
 				HTTP: &model.HTTPCheck{
 					Host: "h", Path: "/", Method: "HEAD", Expected: []model.StatusRange{{First: 200, Behind: 300}}, Retriable: []model.StatusRange{{First: 500, Behind: 600}},
-					Changes: model.HeaderChanges{Remove: []string{"user-agent"}, Set: []model.HeaderSetting{
-						{Name: "x-a", Value: model.Format{Source: "b", Parts: []model.FormatPart{{Text: "b"}}}},
+					Changes: rewrite.HeaderChanges{Remove: []string{"user-agent"}, Set: []rewrite.HeaderSetting{
+						{Name: "x-a", Value: rewrite.Format{Source: "b", Parts: []rewrite.FormatPart{{Text: "b"}}}},
 					}},
 				},
 			}

@@ -10,27 +10,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestHopIsWhatTheConnectionManagerAsksFor(t *testing.T) {
-	usual := model.Hop{GenerateRequestID: true, ServerName: "envoy"}
+	usual := rewrite.Hop{GenerateRequestID: true, ServerName: "envoy"}
 	tests := []struct {
 		change
-		want func(*model.Hop)
+		want func(*rewrite.Hop)
 	}{
-		{change{"defaults", "", "{}"}, func(*model.Hop) {}},
+		{change{"defaults", "", "{}"}, func(*rewrite.Hop) {}},
 		{change{"client", "$hcm", "{use_remote_address: true, xff_num_trusted_hops: 2, skip_xff_append: true}"},
-			func(h *model.Hop) { h.UseRemoteAddress, h.TrustedHops, h.SkipForwardedFor = true, 2, true }},
+			func(h *rewrite.Hop) { h.UseRemoteAddress, h.TrustedHops, h.SkipForwardedFor = true, 2, true }},
 		{change{"request id", "$hcm", "{generate_request_id: false, preserve_external_request_id: true, always_set_request_id_in_response: true}"},
-			func(h *model.Hop) {
+			func(h *rewrite.Hop) {
 				h.GenerateRequestID, h.PreserveRequestID, h.RequestIDInResponse = false, true, true
 			}},
 		{change{"names", "$hcm", "{server_name: me, server_header_transformation: APPEND_IF_ABSENT, via: 1.1 me}"},
-			func(h *model.Hop) { h.ServerName, h.Server, h.Via = "me", model.ServerAppendIfAbsent, "1.1 me" }},
-		{change{"server passed on", "$hcm", "{server_header_transformation: PASS_THROUGH}"}, func(h *model.Hop) { h.Server = model.ServerPassThrough }},
+			func(h *rewrite.Hop) { h.ServerName, h.Server, h.Via = "me", rewrite.ServerAppendIfAbsent, "1.1 me" }},
+		{change{"server passed on", "$hcm", "{server_header_transformation: PASS_THROUGH}"}, func(h *rewrite.Hop) { h.Server = rewrite.ServerPassThrough }},
 		{change{"router", "$hcm.http_filters[0].typed_config", "{suppress_envoy_headers: true}"},
-			func(h *model.Hop) { h.SuppressEnvoyHeaders = true }},
+			func(h *rewrite.Hop) { h.SuppressEnvoyHeaders = true }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,7 +29,7 @@ type options struct {
 }
 
 // EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
-// (model.Hop). Without it the fields may only ask for none.
+// (rewrite.Hop). Without it the fields may only ask for none.
 func EnvoyHeaders(on bool) Option { return func(o *options) { o.schema.EnvoyHeaders = on } }
 
 // FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func actionOf(cfg *model.Config, r *model.Route, req *matcher.Request) *Action {
@@ -30,8 +31,8 @@ func actionOf(cfg *model.Config, r *model.Route, req *matcher.Request) *Action {
 }
 
 // pathAction is the answer to a request whose path must not go on.
-func pathAction(outcome model.PathOutcome, path string) *Action {
-	if outcome == model.PathRedirected {
+func pathAction(outcome rewrite.PathOutcome, path string) *Action {
+	if outcome == rewrite.PathRedirected {
 		return &Action{Kind: Redirect, Status: http.StatusTemporaryRedirect, Changes: []string{"path_with_escaped_slashes_action to " + path}}
 	}
 	return &Action{Kind: DirectResponse, Status: http.StatusBadRequest, Changes: []string{"the path is refused"}}
@@ -85,9 +86,9 @@ func first(values []string) string {
 }
 
 // headerChanges name the headers that one level of the configuration changes.
-func headerChanges(l *model.HeaderLevel) []string {
+func headerChanges(l *rewrite.HeaderLevel) []string {
 	var list []string
-	add := func(what string, c *model.HeaderChanges) {
+	add := func(what string, c *rewrite.HeaderChanges) {
 		if len(c.Remove) > 0 {
 			list = append(list, what+"_headers_to_remove "+strings.Join(c.Remove, " "))
 		}
@@ -124,7 +125,7 @@ func redirectChanges(r *model.Redirect) []string {
 	return append(list, pathChanges(r.Rewrite)...)
 }
 
-func pathChanges(w model.PathRewrite) []string {
+func pathChanges(w rewrite.PathRewrite) []string {
 	switch {
 	case w.Prefix != "":
 		return []string{"prefix_rewrite " + w.Prefix}
@@ -134,7 +135,7 @@ func pathChanges(w model.PathRewrite) []string {
 	return nil
 }
 
-func hostChanges(h *model.HostRewrite) []string {
+func hostChanges(h *rewrite.HostRewrite) []string {
 	var list []string
 	switch {
 	case h.Literal != "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
@@ -19,7 +20,7 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"x-a", "x-b"}}}
+	changes := rewrite.HeaderLevel{Request: rewrite.HeaderChanges{Remove: []string{"x-a", "x-b"}}}
 	half := matcher.Fraction{Numerator: 50, Denominator: 100}
 	route := &model.Route{
 		DrawHeader: "x-draw",

@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -57,7 +58,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listener %q: %w", l.Name, err)
 	}
-	var outcome model.PathOutcome
+	var outcome rewrite.PathOutcome
 	r.Path, outcome = l.Routes.Path.Apply(r.Path)
 	a := &Answer{
 		Request:   Request{Method: r.Method, Authority: r.Authority, Path: r.Path, Scheme: r.Scheme, Draw: q.Draw},
@@ -71,7 +72,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		a.Request.Sent = parsed.path
 	}
 	refusal := parsed.refused(l.Routes)
-	if refusal != nil || outcome != model.PathTaken {
+	if refusal != nil || outcome != rewrite.PathTaken {
 		a.Action = pathAction(outcome, r.Path)
 		if refusal != nil {
 			a.refuse(refusal, &d)

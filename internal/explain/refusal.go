@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // refusal is the status of a request that is answered before any route is looked at, and why.
@@ -33,7 +34,7 @@ func (r *request) refused(t *model.RouteTable) *refusal {
 	if broken != nil {
 		return &refusal{statuses[broken.Kind], broken.Why}
 	}
-	if name, found := head.Underscored(h.Fields); found && t.Underscores == model.RefuseUnderscores {
+	if name, found := head.Underscored(h.Fields); found && t.Underscores == rewrite.RefuseUnderscores {
 		return badRequest("header %s: has a \"_\" in its name (headers_with_underscores_action)", name)
 	}
 	return nil

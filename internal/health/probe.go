@@ -19,6 +19,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Probe asks one endpoint, again and again, one attempt at a time.
@@ -147,7 +148,7 @@ func (p *Probe) request(ctx context.Context) *http.Request {
 }
 
 // changeHeader applies changes of which all values are literal.
-func changeHeader(h http.Header, changes *model.HeaderChanges) {
+func changeHeader(h http.Header, changes *rewrite.HeaderChanges) {
 	for _, name := range changes.Remove {
 		h.Del(name)
 		if name == "user-agent" {
@@ -159,15 +160,15 @@ func changeHeader(h http.Header, changes *model.HeaderChanges) {
 		value, present := literal(s.Value), len(h.Values(s.Name)) > 0
 		switch {
 		case value == "" && !s.KeepEmpty:
-		case s.How == model.AppendOrAdd, s.How == model.AddIfAbsent && !present:
+		case s.How == rewrite.AppendOrAdd, s.How == rewrite.AddIfAbsent && !present:
 			h.Add(s.Name, value)
-		case s.How == model.OverwriteOrAdd, s.How == model.OverwriteIfExists && present:
+		case s.How == rewrite.OverwriteOrAdd, s.How == rewrite.OverwriteIfExists && present:
 			h.Set(s.Name, value)
 		}
 	}
 }
 
-func literal(f model.Format) string {
+func literal(f rewrite.Format) string {
 	var text strings.Builder
 	for _, part := range f.Parts {
 		text.WriteString(part.Text)

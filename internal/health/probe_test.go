@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -86,13 +87,13 @@ func TestHTTPAnswerIsJudgedByItsStatus(t *testing.T) {
 
 func TestHTTPRequestIsEnvoys(t *testing.T) {
 	config := httpCheck()
-	config.HTTP.Changes = model.HeaderChanges{
+	config.HTTP.Changes = rewrite.HeaderChanges{
 		Remove: []string{"x-none"},
-		Set: []model.HeaderSetting{
+		Set: []rewrite.HeaderSetting{
 			{Name: "x-a", Value: text("1")}, {Name: "x-a", Value: text("2")},
-			{Name: "user-agent", Value: text("me"), How: model.OverwriteIfExists},
-			{Name: "x-b", Value: text("no"), How: model.OverwriteIfExists},
-			{Name: "x-a", Value: text("no"), How: model.AddIfAbsent},
+			{Name: "user-agent", Value: text("me"), How: rewrite.OverwriteIfExists},
+			{Name: "x-b", Value: text("no"), How: rewrite.OverwriteIfExists},
+			{Name: "x-a", Value: text("no"), How: rewrite.AddIfAbsent},
 			{Name: "x-empty", Value: text("")},
 		},
 	}
@@ -126,8 +127,8 @@ func TestHTTPRequestIsEnvoys(t *testing.T) {
 	}
 }
 
-func text(s string) model.Format {
-	return model.Format{Source: s, Parts: []model.FormatPart{{Text: s}}}
+func text(s string) rewrite.Format {
+	return rewrite.Format{Source: s, Parts: []rewrite.FormatPart{{Text: s}}}
 }
 
 func TestConnectionIsKeptOnlyIfAsked(t *testing.T) {

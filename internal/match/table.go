@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/dfa"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Table is a route table with its indexes. It may be used by many goroutines.
@@ -112,7 +113,7 @@ func (t *Table) Match(r *matcher.Request, pause func() (gone bool)) *model.Route
 // host is [model.RouteTable.VirtualHost].
 func (t *Table) host(authority string) *host {
 	if t.model.IgnorePort {
-		authority = model.WithoutPort(authority)
+		authority = rewrite.WithoutPort(authority)
 	}
 	name := ascii.Lower(authority)
 	if h := t.exact[name]; h != nil {

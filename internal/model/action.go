@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // DirectResponse is the answer of a route that asks no endpoint
@@ -27,7 +28,7 @@ type Redirect struct {
 	Port   uint16
 	// Path stands for all of the path, and for the query if it has one.
 	Path    string
-	Rewrite PathRewrite
+	Rewrite rewrite.PathRewrite
 	// StripQuery leaves the request's query out, and never that of Path.
 	StripQuery bool
 }

@@ -5,6 +5,8 @@ package model
 import (
 	"net/netip"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // OutlierDetection is envoy.config.cluster.v3.OutlierDetection with its defaults filled in. A percentage is 0 to 100.
@@ -84,7 +86,7 @@ type HTTPCheck struct {
 	// Path is the request target, query included; Method is in upper case.
 	Path, Method string
 	// Changes to the request's headers; their values are literal.
-	Changes HeaderChanges
+	Changes rewrite.HeaderChanges
 	// Expected and Retriable statuses, sorted as configured.
 	Expected, Retriable []StatusRange
 }

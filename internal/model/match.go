@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Match returns the route that serves the request, or nil: no virtual host or
@@ -47,7 +48,7 @@ func (t *RouteTable) VirtualHost(authority string) *VirtualHost {
 // virtualHost also returns the domain that decided.
 func (t *RouteTable) virtualHost(authority string) (best *VirtualHost, domain string) {
 	if t.IgnorePort {
-		authority = WithoutPort(authority)
+		authority = rewrite.WithoutPort(authority)
 	}
 	host := ascii.Lower(authority)
 	bestRank := 0
@@ -86,7 +87,7 @@ func domainRank(domain, host string) int {
 func (t *RouteTable) ComparedPath(r *matcher.Request) string {
 	path, _, _ := strings.Cut(r.Path, "?")
 	if t.IgnorePathParameters {
-		path = WithoutParameters(path, func(string) bool { return true })
+		path = rewrite.WithoutParameters(path, func(string) bool { return true })
 	}
 	return path
 }

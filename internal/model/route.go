@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // DefaultRouteTimeout applies where a route sets no timeout
@@ -45,17 +46,17 @@ type Route struct {
 	// (cluster_not_found_response_code); 0 stands for 503.
 	NotFound int
 	// Changes of the route itself.
-	Changes HeaderLevel
+	Changes rewrite.HeaderLevel
 	// Levels are all that change headers of the route's requests and responses, local answers
 	// included, in the order in which they apply; see OrderChanges.
-	Levels []*HeaderLevel
+	Levels []*rewrite.HeaderLevel
 	// Filters is what the table's filters do to the route's requests.
 	Filters RouteFilters
 	// Mirrors are sent copies of the route's requests.
 	Mirrors []Mirror
 	// Rewrite and Host change what the endpoint is asked, after Levels.
-	Rewrite PathRewrite
-	Host    HostRewrite
+	Rewrite rewrite.PathRewrite
+	Host    rewrite.HostRewrite
 	// Timeout from the end of the request to the end of the response; zero
 	// disables it.
 	Timeout time.Duration
@@ -139,19 +140,19 @@ type WeightedCluster struct {
 	// Host replaces that of the request (host_rewrite_literal of a share); empty does not.
 	Host string
 	// Changes to headers of its requests and responses apply before the route's levels.
-	Changes HeaderLevel
+	Changes rewrite.HeaderLevel
 	// Filters in place of the route's; nil leaves those.
 	Filters *RouteFilters
 }
 
 // Target rewrites a request target in origin form, of a request that the route matches. What comes out need not begin with "/": as in Envoy it
 // goes on as it is. ok is false where the target stays as it was: a rewrite that leaves nothing of a path, whatever its query, is none.
-func (r *Route) Target(target string, w PathRewrite) (out string, ok bool) {
+func (r *Route) Target(target string, w rewrite.PathRewrite) (out string, ok bool) {
 	return r.TargetAt(matcher.Unpaced, target, w)
 }
 
 // TargetAt is Target at a pace.
-func (r *Route) TargetAt(pace matcher.Pace, target string, w PathRewrite) (out string, ok bool) {
+func (r *Route) TargetAt(pace matcher.Pace, target string, w rewrite.PathRewrite) (out string, ok bool) {
 	path, _, _ := strings.Cut(target, "?")
 	switch {
 	case w.Prefix != "":

@@ -5,6 +5,8 @@ package model
 import (
 	"slices"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // RouteTable is envoy.config.route.v3.RouteConfiguration.
@@ -12,13 +14,13 @@ type RouteTable struct {
 	Name         string
 	VirtualHosts []*VirtualHost
 	// Host changes the host of requests. Match expects it to have been applied.
-	Host HostRule
+	Host rewrite.HostRule
 	// Path changes the path of requests, likewise.
-	Path PathRule
+	Path rewrite.PathRule
 	// Underscores is about requests that have a field with a "_" in its name. It comes before everything else.
-	Underscores Underscores
+	Underscores rewrite.Underscores
 	// Hop adds headers unasked; nil leaves them as they are.
-	Hop *Hop
+	Hop *rewrite.Hop
 	// HeadTimeout is how long the head of a request may take from its first byte to its last
 	// (HttpConnectionManager.request_headers_timeout); zero is no limit but Envoy's default of Route.Idle.
 	HeadTimeout time.Duration
@@ -40,7 +42,7 @@ type RouteTable struct {
 	// routes compare it (ignore_path_parameters_in_path_matching).
 	IgnorePathParameters bool
 	// Changes to headers of all requests and responses that have a route.
-	Changes HeaderLevel
+	Changes rewrite.HeaderLevel
 	// Filters before the router, in their order, each at most once. Without an effect of
 	// theirs in a route they cost nothing.
 	Filters []Filter
@@ -59,7 +61,7 @@ type VirtualHost struct {
 	Domains []string
 	// Routes in order: the first that matches wins.
 	Routes  []*Route
-	Changes HeaderLevel
+	Changes rewrite.HeaderLevel
 }
 
 // OrderChanges gives each route the levels that concern it. As in Envoy a route's goes
@@ -68,11 +70,11 @@ type VirtualHost struct {
 func (t *RouteTable) OrderChanges() {
 	for _, vh := range t.VirtualHosts {
 		for _, r := range vh.Routes {
-			levels := []*HeaderLevel{&r.Changes, &vh.Changes, &t.Changes}
+			levels := []*rewrite.HeaderLevel{&r.Changes, &vh.Changes, &t.Changes}
 			if t.MostSpecificWins {
 				slices.Reverse(levels)
 			}
-			r.Levels = slices.DeleteFunc(levels, (*HeaderLevel).IsZero)
+			r.Levels = slices.DeleteFunc(levels, (*rewrite.HeaderLevel).IsZero)
 		}
 	}
 }

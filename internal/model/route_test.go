@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestARewriteThatLeavesNothingOfAPathIsNone(t *testing.T) {
@@ -27,7 +28,7 @@ func TestARewriteThatLeavesNothingOfAPathIsNone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Route{Path: matcher.PathMatch{Value: "/a"}}
-			w := PathRewrite{Prefix: c.prefix}
+			w := rewrite.PathRewrite{Prefix: c.prefix}
 			if c.regex != "" {
 				var err error
 				if w.Regex, err = matcher.NewSubstitution(c.regex, c.with); err != nil {

@@ -11,22 +11,23 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // setting overwrites a header with a value of these parts.
-func setting(name string, parts ...model.FormatPart) model.HeaderSetting {
-	return model.HeaderSetting{Name: name, How: model.OverwriteOrAdd, Value: model.Format{Parts: parts}}
+func setting(name string, parts ...rewrite.FormatPart) rewrite.HeaderSetting {
+	return rewrite.HeaderSetting{Name: name, How: rewrite.OverwriteOrAdd, Value: rewrite.Format{Parts: parts}}
 }
 
-func changing(l *model.HeaderLevel) frontOption {
+func changing(l *rewrite.HeaderLevel) frontOption {
 	return func(_ *Config, r *model.Route) { r.Levels = append(r.Levels, l) }
 }
 
 // A switch of protocols says so whatever the route changes.
 func TestHeadersOfASwitchAreChanged(t *testing.T) {
-	level := &model.HeaderLevel{
-		Request:  model.HeaderChanges{Set: []model.HeaderSetting{setting("x-to", model.FormatPart{Text: "endpoint"})}},
-		Response: model.HeaderChanges{Remove: []string{"x-a"}, Set: []model.HeaderSetting{setting("x-b", model.FormatPart{Text: "client"})}},
+	level := &rewrite.HeaderLevel{
+		Request:  rewrite.HeaderChanges{Set: []rewrite.HeaderSetting{setting("x-to", rewrite.FormatPart{Text: "endpoint"})}},
+		Response: rewrite.HeaderChanges{Remove: []string{"x-a"}, Set: []rewrite.HeaderSetting{setting("x-b", rewrite.FormatPart{Text: "client"})}},
 	}
 	heads := make(chan string, 1)
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
@@ -50,8 +51,8 @@ func TestHeadersAreSetWhateverConnectionLists(t *testing.T) {
 		heads <- readHeadOf(r)
 		_, _ = io.WriteString(conn, okLine+"Connection: x-user\r\nContent-Length: 0\r\n\r\n")
 	})
-	set := []model.HeaderSetting{setting("x-user", model.FormatPart{Text: "me"})}
-	f := newFront(t, list(endpoint), changing(&model.HeaderLevel{Request: model.HeaderChanges{Set: set}, Response: model.HeaderChanges{Set: set}}))
+	set := []rewrite.HeaderSetting{setting("x-user", rewrite.FormatPart{Text: "me"})}
+	f := newFront(t, list(endpoint), changing(&rewrite.HeaderLevel{Request: rewrite.HeaderChanges{Set: set}, Response: rewrite.HeaderChanges{Set: set}}))
 	conn := f.dial()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-User\r\n\r\n")
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

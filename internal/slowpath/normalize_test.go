@@ -10,16 +10,17 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestPathIsRoutedAndSentOnAsTheTableChangesIt(t *testing.T) {
 	table := &model.RouteTable{
-		Path: model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RedirectSlashes},
+		Path: rewrite.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: rewrite.RedirectSlashes},
 		// What no endpoint is asked for passes no filter either.
 		Filters: []model.Filter{model.FilterFault},
 		Fault:   &model.Fault{Status: http.StatusTeapot, AbortShare: matcher.Fraction{Numerator: 1, Denominator: 1}},
 		VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{{
-			Path: matcher.PathMatch{Value: "/b"}, Rewrite: model.PathRewrite{Prefix: "/c"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
+			Path: matcher.PathMatch{Value: "/b"}, Rewrite: rewrite.PathRewrite{Prefix: "/c"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
 		}}}},
 	}
 	targets := make(chan string, 1)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
 	"github.com/xlb-project/xlb/test/tcptest"
@@ -1103,7 +1104,7 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 }
 
 func TestHostIsSentOnAsTheTableStripsIt(t *testing.T) {
-	rule := model.HostRule{AnyPort: true, TrailingDot: true}
+	rule := rewrite.HostRule{AnyPort: true, TrailingDot: true}
 	table := &model.RouteTable{Host: rule, VirtualHosts: []*model.VirtualHost{{Domains: []string{"a.b"}, Routes: []*model.Route{
 		{Path: matcher.PathMatch{Kind: matcher.PathConnect}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}, Upgrades: []string{model.UpgradeConnect}},
 		{

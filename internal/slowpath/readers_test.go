@@ -17,6 +17,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
@@ -89,7 +90,7 @@ func newBothPaths(t *testing.T) *bothPaths {
 }
 
 // requests reads what the slow path takes for requests, as Serve does, up to the first that it refuses, or behind which the connection closes.
-func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all []slowRequest) {
+func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *rewrite.Hop) (all []slowRequest) {
 	conn := &memoryConn{left: raw, cut: cut}
 	d := newDownstream(r.proxy, conn, Session{})
 	defer d.release()
@@ -118,7 +119,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *model.Hop) (all
 }
 
 // sendOn does what an exchange does with a request that nothing is wrong with.
-func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *model.Hop, q *slowRequest) error {
+func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *rewrite.Hop, q *slowRequest) error {
 	x := &exchange{downstream: d, body: d.bodyOf(h, end), Request: headers.Request{
 		Head: *h, Conn: d.conn, Address: netip.MustParseAddrPort("192.0.2.2:80"), EnvoyHeaders: hop, Began: time.Now(),
 	}}
@@ -152,7 +153,7 @@ func (c *complaints) want(what string, got, want any) {
 func TestReadersOfRequestsAgree(t *testing.T) {
 	r := newBothPaths(t)
 	drawer := grammar.NewDrawer(*seed)
-	hops := []*model.Hop{nil, {UseRemoteAddress: true, Via: "xlb", GenerateRequestID: true}}
+	hops := []*rewrite.Hop{nil, {UseRemoteAddress: true, Via: "xlb", GenerateRequestID: true}}
 	var moved, whole, complained int
 	for i := range *draws {
 		raw := drawer.Request()
@@ -198,7 +199,7 @@ type checked struct {
 	whole, moved int
 }
 
-func (r *bothPaths) checkRequests(raw []byte, cut func(int) int, hop *model.Hop) (c checked) {
+func (r *bothPaths) checkRequests(raw []byte, cut func(int) int, hop *rewrite.Hop) (c checked) {
 	all := r.requests(raw, cut, hop)
 	if r.native != nil {
 		c.moved = r.checkMoved(raw, all, &c.complaints)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestForwardedHostIsAddedToWhatProxiesBeforeHaveSaid(t *testing.T) {
@@ -21,7 +22,7 @@ func TestForwardedHostIsAddedToWhatProxiesBeforeHaveSaid(t *testing.T) {
 		_, _ = io.WriteString(conn, okLine+"Content-Length: 0\r\n\r\n")
 	})
 	f := newFront(t, list(endpoint), func(_ *Config, r *model.Route) {
-		r.Host = model.HostRewrite{Literal: "new.test", AppendForwarded: true}
+		r.Host = rewrite.HostRewrite{Literal: "new.test", AppendForwarded: true}
 	})
 	conn := f.dial()
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: old.test\r\nX-Forwarded-Host: older.test\r\n\r\n")
@@ -47,7 +48,7 @@ func TestRewrittenHostOfAConnectIsAHost(t *testing.T) {
 		t.Run(c.host, func(t *testing.T) {
 			heads := make(chan string, 1)
 			f := newFront(t, list(shouting(t, heads, "HTTP/1.1 200 OK\r\n\r\n")), connectRoute(false), func(_ *Config, r *model.Route) {
-				r.Host = model.HostRewrite{Header: "x-to"}
+				r.Host = rewrite.HostRewrite{Header: "x-to"}
 			})
 			conn := f.dial()
 			_, _ = io.WriteString(conn, "CONNECT a:80 HTTP/1.1\r\nHost: b\r\nX-To: "+c.host+"\r\n\r\n")

@@ -9,6 +9,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
@@ -32,9 +33,9 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 		route model.Route
 		work  func(x *exchange)
 	}{
-		"path":     {model.Route{Rewrite: model.PathRewrite{Regex: long}}, func(x *exchange) { x.Rewrite() }},
-		"host":     {model.Route{Host: model.HostRewrite{Path: long}}, func(x *exchange) { x.Rewrite() }},
-		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: model.PathRewrite{Regex: long}}}, func(x *exchange) { x.RouteAnswer() }},
+		"path":     {model.Route{Rewrite: rewrite.PathRewrite{Regex: long}}, func(x *exchange) { x.Rewrite() }},
+		"host":     {model.Route{Host: rewrite.HostRewrite{Path: long}}, func(x *exchange) { x.Rewrite() }},
+		"redirect": {model.Route{Redirect: &model.Redirect{Rewrite: rewrite.PathRewrite{Regex: long}}}, func(x *exchange) { x.RouteAnswer() }},
 		"hash": {model.Route{Hash: hashes}, func(x *exchange) {
 			x.hash.Find(&x.Request, &model.Cluster{Policy: model.RingHash})
 		}},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func TestFieldsWithUnderscores(t *testing.T) {
@@ -18,13 +19,13 @@ func TestFieldsWithUnderscores(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	for _, tt := range []struct {
-		rule   model.Underscores
+		rule   rewrite.Underscores
 		status int
 		passes bool
 	}{
-		{model.PassUnderscores, http.StatusNoContent, true},
-		{model.DropUnderscores, http.StatusNoContent, false},
-		{model.RefuseUnderscores, http.StatusBadRequest, false},
+		{rewrite.PassUnderscores, http.StatusNoContent, true},
+		{rewrite.DropUnderscores, http.StatusNoContent, false},
+		{rewrite.RefuseUnderscores, http.StatusBadRequest, false},
 	} {
 		f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
 			before := c.Table

@@ -15,13 +15,14 @@ import (
 	"github.com/xlb-project/xlb/internal/explain"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/await"
 )
 
 // What explain says is refused the slow path refuses, with the same status, and forwards all else.
 func TestExplainSaysWhatIsRefused(t *testing.T) {
-	table := &model.RouteTable{Underscores: model.RefuseUnderscores, VirtualHosts: []*model.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
+	table := &model.RouteTable{Underscores: rewrite.RefuseUnderscores, VirtualHosts: []*model.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*model.Route{
 		{Path: matcher.PathMatch{Kind: matcher.PathExact, Value: "/ws"}, Upgrades: []string{"websocket"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
 		{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
 		{Path: matcher.PathMatch{Kind: matcher.PathConnect}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
@@ -65,7 +65,7 @@ func TestRedirectsOfEscapedSlashesAreEnvoysAndStayOnTheHost(t *testing.T) {
 				want := envoyLocation
 				if envoyLocation != "" && leavesHost(envoyLocation) {
 					led++
-					want = model.OnThisHost(envoyLocation)
+					want = rewrite.OnThisHost(envoyLocation)
 				}
 				if status != envoyStatus || location != want || location != "" && leavesHost(location) {
 					t.Errorf("%s: got %q to %q, and Envoy %q to %q", target, status, location, envoyStatus, envoyLocation)

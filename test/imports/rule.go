@@ -126,6 +126,7 @@ var slowpathLayers = map[string][]string{
 // modelLayers is the same for the folders of internal/model/. The package above them is made of what they hold.
 var modelLayers = map[string][]string{
 	"matcher": nil,
+	"rewrite": {"matcher"},
 }
 
 // sourceLayers is the same for the folders of internal/source/.

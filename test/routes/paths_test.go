@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -32,7 +32,7 @@ func TestPathsAreChangedAsByEnvoy(t *testing.T) {
 	}
 	p, rules := startMirrors(t, managers)
 	w := NewWorld(*seed)
-	outcomes := map[model.PathOutcome]int{}
+	outcomes := map[rewrite.PathOutcome]int{}
 	for range *paths {
 		target := "/" + w.PathOf()
 		if w.oneIn(4) {
@@ -42,16 +42,16 @@ func TestPathsAreChangedAsByEnvoy(t *testing.T) {
 			path, outcome := rule.Apply(target)
 			outcomes[outcome]++
 			want := p.path(t, i, target)
-			if want.outcome == model.PathRedirected {
-				want.path = model.OnThisHost(want.path) // where Envoy sends clients to other hosts
+			if want.outcome == rewrite.PathRedirected {
+				want.path = rewrite.OnThisHost(want.path) // where Envoy sends clients to other hosts
 			}
-			if got := (changed{path, outcome}); outcome == model.PathRefused && want.outcome != outcome || outcome != model.PathRefused && got != want {
+			if got := (changed{path, outcome}); outcome == rewrite.PathRefused && want.outcome != outcome || outcome != rewrite.PathRefused && got != want {
 				t.Errorf("%v: Envoy makes %q %+v, XLB %+v", managers[i], target, want, got)
 			}
 		}
 	}
 	t.Logf("seed %d: %v", *seed, outcomes)
-	for _, outcome := range []model.PathOutcome{model.PathTaken, model.PathRefused, model.PathRedirected} {
+	for _, outcome := range []rewrite.PathOutcome{rewrite.PathTaken, rewrite.PathRefused, rewrite.PathRedirected} {
 		if outcomes[outcome] == 0 {
 			t.Errorf("no outcome %d: another seed, or more paths", outcome)
 		}
@@ -61,11 +61,11 @@ func TestPathsAreChangedAsByEnvoy(t *testing.T) {
 // changed is what has become of a target.
 type changed struct {
 	path    string
-	outcome model.PathOutcome
+	outcome rewrite.PathOutcome
 }
 
 // startMirrors runs an Envoy that answers with the path that it sees, and returns the rules that XLB reads from the same file.
-func startMirrors(t *testing.T, managers []Object) (*peer, []model.PathRule) {
+func startMirrors(t *testing.T, managers []Object) (*peer, []rewrite.PathRule) {
 	t.Helper()
 	addresses := freeAddresses(t, len(managers))
 	tell := func(int) Object {
@@ -89,7 +89,7 @@ func startMirrors(t *testing.T, managers []Object) (*peer, []model.PathRule) {
 	for i := range managers {
 		e.conns[i] = e.process.Dial(t, e.addresses[i])
 	}
-	var rules []model.PathRule
+	var rules []rewrite.PathRule
 	for _, l := range parse(t, static).Listeners {
 		rules = append(rules, l.Routes.Path)
 	}
@@ -127,9 +127,9 @@ func (p *peer) path(t *testing.T, listener int, target string) changed {
 	}
 	switch response.StatusCode {
 	case http.StatusBadRequest:
-		return changed{outcome: model.PathRefused}
+		return changed{outcome: rewrite.PathRefused}
 	case http.StatusTemporaryRedirect:
-		return changed{response.Header.Get("Location"), model.PathRedirected}
+		return changed{response.Header.Get("Location"), rewrite.PathRedirected}
 	default:
 		return changed{path: response.Header.Get("X-Path")}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Request is one request.
@@ -54,7 +55,7 @@ func (r *Request) Model(table *model.RouteTable) *matcher.Request {
 }
 
 // Outcome says whether a table has it answered for its path in place of routing it.
-func (r *Request) Outcome(table *model.RouteTable) model.PathOutcome {
+func (r *Request) Outcome(table *model.RouteTable) rewrite.PathOutcome {
 	_, outcome := table.Path.Apply(r.Target)
 	return outcome
 }

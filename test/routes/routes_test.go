@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -88,11 +89,11 @@ func (c *counts) won(match Object) {
 
 // isAnswerTo compares what Envoy does with what the model makes of the path. Envoy refuses other requests as well, and
 // redirects no gRPC client.
-func isAnswerTo(outcome model.PathOutcome, want int) bool {
+func isAnswerTo(outcome rewrite.PathOutcome, want int) bool {
 	switch outcome {
-	case model.PathRefused:
+	case rewrite.PathRefused:
 		return want == refused
-	case model.PathRedirected:
+	case rewrite.PathRedirected:
 		return want == redirected || want == refused
 	default:
 		return want != redirected

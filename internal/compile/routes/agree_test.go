@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
@@ -100,7 +101,7 @@ func agree(rt *model.RouteTable, compiled *tables.Table, r *matcher.Request) (ma
 		maps.HandoverTooManyParameters, maps.HandoverNormalize:
 		return verdict, nil
 	}
-	if path != r.Path || outcome != model.PathTaken {
+	if path != r.Path || outcome != rewrite.PathTaken {
 		return verdict, fmt.Errorf("compiled: %s, model: path %q, outcome %d", maps.VerdictName(verdict), path, outcome)
 	}
 	switch verdict {

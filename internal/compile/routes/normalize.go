@@ -5,6 +5,7 @@ package routes
 import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // pathFlags say of which paths, and names of fields, the kernel cannot know what a table makes of them, so that it hands them over. All
@@ -18,13 +19,13 @@ func pathFlags(rt *model.RouteTable) (flags maps.TableFlags) {
 	if rule.MergeSlashes {
 		flags |= maps.TableSlashes
 	}
-	if rule.EscapedSlashes != model.KeepSlashes {
+	if rule.EscapedSlashes != rewrite.KeepSlashes {
 		flags |= maps.TableEscapes
 	}
 	if rt.IgnorePathParameters {
 		flags |= maps.TableParameters
 	}
-	if rt.Underscores != model.PassUnderscores {
+	if rt.Underscores != rewrite.PassUnderscores {
 		flags |= maps.TableUnderscores
 	}
 	return flags

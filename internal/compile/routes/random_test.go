@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // world makes route tables and requests that overlap on purpose: few letters, short
@@ -296,14 +297,14 @@ func (w world) crowd() []*model.Route {
 func (w world) table() *model.RouteTable {
 	t := &model.RouteTable{IgnorePort: w.oneIn(8), IgnorePathParameters: w.oneIn(12)}
 	if w.oneIn(60) {
-		t.Hop = &model.Hop{}
+		t.Hop = &rewrite.Hop{}
 	}
 	if w.oneIn(12) {
-		t.Host = pick(w, model.HostRule{AnyPort: true}, model.HostRule{Port: 1}, model.HostRule{TrailingDot: true})
+		t.Host = pick(w, rewrite.HostRule{AnyPort: true}, rewrite.HostRule{Port: 1}, rewrite.HostRule{TrailingDot: true})
 	}
 	if w.oneIn(6) {
-		t.Path = pick(w, model.PathRule{Normalize: true}, model.PathRule{MergeSlashes: true}, model.PathRule{EscapedSlashes: model.ForwardSlashes},
-			model.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: model.RejectSlashes})
+		t.Path = pick(w, rewrite.PathRule{Normalize: true}, rewrite.PathRule{MergeSlashes: true}, rewrite.PathRule{EscapedSlashes: rewrite.ForwardSlashes},
+			rewrite.PathRule{Normalize: true, MergeSlashes: true, EscapedSlashes: rewrite.RejectSlashes})
 	}
 	taken := map[string]bool{}
 	for i := range 1 + w.IntN(5) {

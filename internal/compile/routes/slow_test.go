@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 func pathRoute(cluster string, m matcher.PathMatch) *model.Route {
@@ -199,7 +200,7 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 
 func TestTableThatTheKernelCannotServeIsSlow(t *testing.T) {
 	hop := oneHost(prefixRoute("/", "c"))
-	hop.Hop = &model.Hop{}
+	hop.Hop = &rewrite.Hop{}
 	table, notes := compileTable("table", hop)
 	if diff := cmp.Diff(table, tables.Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
 		t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
@@ -211,13 +212,13 @@ func TestHostsThatAreChangedAreHandedOver(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		ignorePort bool
-		rule       model.HostRule
+		rule       rewrite.HostRule
 		over       []string
 	}{
-		{"ignore_port_in_host_matching", true, model.HostRule{}, nil},
-		{"strip_any_host_port", false, model.HostRule{AnyPort: true}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
-		{"strip_matching_host_port", false, model.HostRule{Port: 8080}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
-		{"strip_trailing_host_dot", false, model.HostRule{TrailingDot: true}, []string{"a.", "a.:80", "[a.:b]"}},
+		{"ignore_port_in_host_matching", true, rewrite.HostRule{}, nil},
+		{"strip_any_host_port", false, rewrite.HostRule{AnyPort: true}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
+		{"strip_matching_host_port", false, rewrite.HostRule{Port: 8080}, []string{"a:80", "a:", "a.:80", "[::1]:80"}},
+		{"strip_trailing_host_dot", false, rewrite.HostRule{TrailingDot: true}, []string{"a.", "a.:80", "[a.:b]"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rt := oneHost(prefixRoute("/", "c"))
@@ -258,9 +259,9 @@ func TestRoutesThatDoMoreThanForwardLeaveTheOthersFast(t *testing.T) {
 	redirect.Clusters, redirect.Redirect = nil, &model.Redirect{Status: 301}
 	path, host := prefixRoute("/path", "a"), prefixRoute("/host", "a")
 	path.Rewrite.Regex, host.Host.Literal = substitution(t, "x", "y"), "h"
-	changed := model.HeaderLevel{Request: model.HeaderChanges{Remove: []string{"a"}}}
+	changed := rewrite.HeaderLevel{Request: rewrite.HeaderChanges{Remove: []string{"a"}}}
 	headers, share := prefixRoute("/headers", "a"), prefixRoute("/share", "a")
-	headers.Levels, share.Clusters[0].Changes = []*model.HeaderLevel{&changed}, changed
+	headers.Levels, share.Clusters[0].Changes = []*rewrite.HeaderLevel{&changed}, changed
 	named, drawn := prefixRoute("/named", "a"), prefixRoute("/drawn", "a")
 	named.Clusters, drawn.DrawHeader = []model.WeightedCluster{{Header: "x", Weight: 1}}, "x"
 	cors, fault := prefixRoute("/cors", "a"), prefixRoute("/fault", "a")

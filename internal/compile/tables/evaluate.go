@@ -11,11 +11,12 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Route evaluates the table as bpf/lib/router.h does. The verdict is VerdictOk with
 // a route, and otherwise the reason why the kernel hands the request over. Authority and path are those of the request, before
-// anything is cut off or changed (model.HostRule, model.PathRule).
+// anything is cut off or changed (rewrite.HostRule, rewrite.PathRule).
 func (t *Table) Route(r *matcher.Request) (*Route, maps.Verdict) {
 	if t.Flags&maps.TableSlow != 0 {
 		return nil, maps.HandoverTableSlow
@@ -41,7 +42,7 @@ func (t *Table) Route(r *matcher.Request) (*Route, maps.Verdict) {
 	}
 	host := ascii.Lower(r.Authority)
 	if t.Flags&maps.TableIgnoresPorts != 0 {
-		host = model.WithoutPort(host)
+		host = rewrite.WithoutPort(host)
 	}
 	vhost := t.vhost(host)
 	if vhost == 0 {
@@ -163,7 +164,7 @@ func isTarget(path string) bool {
 
 // cuts reports whether the slow path might change a host, which the kernel judges more strictly than that.
 func (t *Table) cuts(host string) bool {
-	if t.Flags&maps.TableCutsPorts != 0 && model.WithoutPort(host) != host {
+	if t.Flags&maps.TableCutsPorts != 0 && rewrite.WithoutPort(host) != host {
 		return true
 	}
 	return t.Flags&maps.TableCutsDots != 0 && (strings.HasSuffix(host, ".") || strings.Contains(host, ".:"))

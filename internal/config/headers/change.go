@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/xlb-project/xlb/internal/ascii"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -28,8 +28,8 @@ var framing = []string{
 }
 
 // Level translates what one level of the configuration, at that path, adds and removes (request_headers_to_add and the other three).
-func (r *Reader) Level(in changesHeaders, path string) model.HeaderLevel {
-	return model.HeaderLevel{
+func (r *Reader) Level(in changesHeaders, path string) rewrite.HeaderLevel {
+	return rewrite.HeaderLevel{
 		Request:  r.Changes(in.GetRequestHeadersToAdd(), in.GetRequestHeadersToRemove(), true, path+".request_headers"),
 		Response: r.Changes(in.GetResponseHeadersToAdd(), in.GetResponseHeadersToRemove(), false, path+".response_headers"),
 	}
@@ -37,8 +37,8 @@ func (r *Reader) Level(in changesHeaders, path string) model.HeaderLevel {
 
 // Changes translates one level for one direction. Path is that of the two fields, without _to_add and _to_remove. Headers that frame a message,
 // or that Envoy refuses here, are a problem.
-func (r *Reader) Changes(add []*corev3.HeaderValueOption, remove []string, isRequest bool, path string) model.HeaderChanges {
-	var out model.HeaderChanges
+func (r *Reader) Changes(add []*corev3.HeaderValueOption, remove []string, isRequest bool, path string) rewrite.HeaderChanges {
+	var out rewrite.HeaderChanges
 	for i, name := range remove {
 		name = ascii.Lower(name)
 		r.changeable(name, isRequest, problem.At(path+"_to_remove", i))
@@ -50,29 +50,29 @@ func (r *Reader) Changes(add []*corev3.HeaderValueOption, remove []string, isReq
 	return out
 }
 
-var headerActions = map[corev3.HeaderValueOption_HeaderAppendAction]model.HeaderAction{
-	corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD:    model.AppendOrAdd,
-	corev3.HeaderValueOption_ADD_IF_ABSENT:              model.AddIfAbsent,
-	corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD: model.OverwriteOrAdd,
-	corev3.HeaderValueOption_OVERWRITE_IF_EXISTS:        model.OverwriteIfExists,
+var headerActions = map[corev3.HeaderValueOption_HeaderAppendAction]rewrite.HeaderAction{
+	corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD:    rewrite.AppendOrAdd,
+	corev3.HeaderValueOption_ADD_IF_ABSENT:              rewrite.AddIfAbsent,
+	corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD: rewrite.OverwriteOrAdd,
+	corev3.HeaderValueOption_OVERWRITE_IF_EXISTS:        rewrite.OverwriteIfExists,
 }
 
 //nolint:staticcheck // append is deprecated by Envoy's API, but part of it
-func (r *Reader) setting(in *corev3.HeaderValueOption, isRequest bool, path string) model.HeaderSetting {
-	out := model.HeaderSetting{
+func (r *Reader) setting(in *corev3.HeaderValueOption, isRequest bool, path string) rewrite.HeaderSetting {
+	out := rewrite.HeaderSetting{
 		Name: ascii.Lower(in.GetHeader().GetKey()), How: headerActions[in.GetAppendAction()], KeepEmpty: in.GetKeepEmptyValue(),
 		Value: r.format(in.GetHeader().GetValue(), path+".header.value"),
 	}
 	r.changeable(out.Name, isRequest, path+".header.key")
 	if in.GetAppend() != nil {
-		if out.How != model.AppendOrAdd {
+		if out.How != rewrite.AppendOrAdd {
 			r.p.Add(path+".append", "set together with append_action, which Envoy refuses; keep append_action")
 		}
 		if !in.GetAppend().GetValue() {
-			out.How = model.OverwriteOrAdd
+			out.How = rewrite.OverwriteOrAdd
 		}
 	}
-	if isRequest && out.How != model.OverwriteOrAdd && (out.Name == "x-forwarded-proto" || out.Name == "x-request-id") {
+	if isRequest && out.How != rewrite.OverwriteOrAdd && (out.Name == "x-forwarded-proto" || out.Name == "x-request-id") {
 		r.p.Add(path+".append_action", "Envoy has set %q before, XLB does not; use OVERWRITE_IF_EXISTS_OR_ADD", out.Name)
 	}
 	return out

@@ -12,34 +12,34 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/xlb-project/xlb/internal/ascii"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // operatorForm is what Envoy writes: %NAME%, %NAME(arguments)% or %NAME(arguments):length%.
 var operatorForm = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(?::([0-9]+))?%`)
 
 // plainOperators take no arguments, and their values depend on the request.
-var plainOperators = map[string]model.FormatKind{
-	"ROUTE_NAME": model.FormatRouteName, "PROTOCOL": model.FormatProtocol, "RESPONSE_CODE": model.FormatResponseCode,
-	"UPSTREAM_CLUSTER": model.FormatUpstreamCluster, "UPSTREAM_CLUSTER_RAW": model.FormatUpstreamClusterRaw,
-	"UPSTREAM_HOST":             model.FormatUpstreamHost,
-	"DOWNSTREAM_REMOTE_ADDRESS": model.FormatRemoteAddress, "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": model.FormatRemoteIP,
-	"DOWNSTREAM_REMOTE_PORT": model.FormatRemotePort, "DOWNSTREAM_DIRECT_REMOTE_ADDRESS": model.FormatDirectAddress,
-	"DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT": model.FormatDirectIP, "DOWNSTREAM_DIRECT_REMOTE_PORT": model.FormatDirectPort,
+var plainOperators = map[string]rewrite.FormatKind{
+	"ROUTE_NAME": rewrite.FormatRouteName, "PROTOCOL": rewrite.FormatProtocol, "RESPONSE_CODE": rewrite.FormatResponseCode,
+	"UPSTREAM_CLUSTER": rewrite.FormatUpstreamCluster, "UPSTREAM_CLUSTER_RAW": rewrite.FormatUpstreamClusterRaw,
+	"UPSTREAM_HOST":             rewrite.FormatUpstreamHost,
+	"DOWNSTREAM_REMOTE_ADDRESS": rewrite.FormatRemoteAddress, "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": rewrite.FormatRemoteIP,
+	"DOWNSTREAM_REMOTE_PORT": rewrite.FormatRemotePort, "DOWNSTREAM_DIRECT_REMOTE_ADDRESS": rewrite.FormatDirectAddress,
+	"DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT": rewrite.FormatDirectIP, "DOWNSTREAM_DIRECT_REMOTE_PORT": rewrite.FormatDirectPort,
 }
 
 // format reads a text with operators.
-func (r *Reader) format(text, path string) model.Format {
-	out := model.Format{Source: text}
+func (r *Reader) format(text, path string) rewrite.Format {
+	out := rewrite.Format{Source: text}
 	for text != "" {
 		literal, _, found := strings.Cut(text, "%")
-		out.Parts = appendPart(out.Parts, model.FormatPart{Text: literal})
+		out.Parts = appendPart(out.Parts, rewrite.FormatPart{Text: literal})
 		text = text[len(literal):]
 		if !found {
 			break
 		}
 		if rest, escaped := strings.CutPrefix(text, "%%"); escaped {
-			out.Parts = appendPart(out.Parts, model.FormatPart{Text: "%"})
+			out.Parts = appendPart(out.Parts, rewrite.FormatPart{Text: "%"})
 			text = rest
 			continue
 		}
@@ -63,7 +63,7 @@ func (r *Reader) format(text, path string) model.Format {
 		text = text[len(match[0]):]
 	}
 	for _, p := range out.Parts {
-		if p.Kind == model.FormatLiteral {
+		if p.Kind == rewrite.FormatLiteral {
 			r.FieldValue(p.Text, path)
 		}
 	}
@@ -74,19 +74,19 @@ func (r *Reader) format(text, path string) model.Format {
 // none, Envoy accepts these too, and writes an address that no socket has: 127.0.0.1:0.
 func isOfListener(operator string) bool { return strings.HasPrefix(operator, "DOWNSTREAM_LOCAL_") }
 
-func areLiteral(parts []model.FormatPart) bool {
-	return !slices.ContainsFunc(parts, func(p model.FormatPart) bool { return p.Kind != model.FormatLiteral })
+func areLiteral(parts []rewrite.FormatPart) bool {
+	return !slices.ContainsFunc(parts, func(p rewrite.FormatPart) bool { return p.Kind != rewrite.FormatLiteral })
 }
 
 // appendPart makes one literal of several that follow one another.
-func appendPart(parts []model.FormatPart, p model.FormatPart) []model.FormatPart {
+func appendPart(parts []rewrite.FormatPart, p rewrite.FormatPart) []rewrite.FormatPart {
 	last := len(parts) - 1
 	switch {
-	case p.Kind != model.FormatLiteral:
+	case p.Kind != rewrite.FormatLiteral:
 		return append(parts, p)
 	case p.Text == "":
 		return parts
-	case last >= 0 && parts[last].Kind == model.FormatLiteral:
+	case last >= 0 && parts[last].Kind == rewrite.FormatLiteral:
 		parts[last].Text += p.Text
 		return parts
 	}
@@ -94,11 +94,11 @@ func appendPart(parts []model.FormatPart, p model.FormatPart) []model.FormatPart
 }
 
 // operator reads one operator. Only values of headers may be cut to a length.
-func (r *Reader) operator(name, arguments, length string) ([]model.FormatPart, bool) {
+func (r *Reader) operator(name, arguments, length string) ([]rewrite.FormatPart, bool) {
 	if name == "REQ" || name == "RESP" {
 		part, ok := r.headerOperator(name, arguments)
 		part.Max, _ = strconv.Atoi(length)
-		return []model.FormatPart{part}, ok && (length == "" || part.Max > 0)
+		return []rewrite.FormatPart{part}, ok && (length == "" || part.Max > 0)
 	}
 	switch {
 	case length != "":
@@ -111,7 +111,7 @@ func (r *Reader) operator(name, arguments, length string) ([]model.FormatPart, b
 		return nil, false
 	}
 	if kind, ok := plainOperators[name]; ok {
-		return []model.FormatPart{{Kind: kind}}, true
+		return []rewrite.FormatPart{{Kind: kind}}, true
 	}
 	if r.scope.Many && isOfListener(name) ||
 		r.scope.Address.IsValid() && r.scope.Address.Addr().IsUnspecified() && strings.HasPrefix(name, "DOWNSTREAM_LOCAL_ADDRESS") {
@@ -131,7 +131,7 @@ func (r *Reader) operator(name, arguments, length string) ([]model.FormatPart, b
 	return nil, false
 }
 
-func literal(text string) []model.FormatPart { return []model.FormatPart{{Text: text}} }
+func literal(text string) []rewrite.FormatPart { return []rewrite.FormatPart{{Text: text}} }
 
 // environment is a variable's value, and "-" as in Envoy where it is not set.
 func environment(name string) string {
@@ -142,10 +142,10 @@ func environment(name string) string {
 }
 
 // headerOperator reads "X" or "X?Y".
-func (r *Reader) headerOperator(name, arguments string) (model.FormatPart, bool) {
-	out := model.FormatPart{Kind: model.FormatRequest}
+func (r *Reader) headerOperator(name, arguments string) (rewrite.FormatPart, bool) {
+	out := rewrite.FormatPart{Kind: rewrite.FormatRequest}
 	if name == "RESP" {
-		out.Kind = model.FormatResponse
+		out.Kind = rewrite.FormatResponse
 	}
 	header, other, both := strings.Cut(ascii.Lower(arguments), "?")
 	out.Text, out.Other = header, other
@@ -154,17 +154,17 @@ func (r *Reader) headerOperator(name, arguments string) (model.FormatPart, bool)
 }
 
 // isHeaderOrPseudo leaves out those that Envoy sets or removes and XLB does not. Of responses that are headers of the router's own.
-func (r *Reader) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
+func (r *Reader) isHeaderOrPseudo(name string, kind rewrite.FormatKind) bool {
 	switch name {
 	case ":path", ":method", ":authority", ":scheme":
-		return kind == model.FormatRequest
+		return kind == rewrite.FormatRequest
 	case ":status":
-		return kind == model.FormatResponse
+		return kind == rewrite.FormatResponse
 	}
 	if !httpguts.ValidHeaderFieldName(name) || ofConnection[name] {
 		return false
 	}
-	if kind == model.FormatResponse {
+	if kind == rewrite.FormatResponse {
 		return r.scope.EnvoyHeaders || !strings.HasPrefix(name, "x-envoy-")
 	}
 	return !r.isOfHop(name) || r.isKnown(name)
@@ -174,23 +174,23 @@ func (r *Reader) isHeaderOrPseudo(name string, kind model.FormatKind) bool {
 const startTime = "%Y-%m-%dT%H:%M:%S.%3fZ"
 
 // timeDirectives are the commonest of strftime's and of Envoy's own.
-var timeDirectives = map[string]model.FormatPart{
-	"Y": {Kind: model.FormatTime, Text: "2006"}, "m": {Kind: model.FormatTime, Text: "01"}, "d": {Kind: model.FormatTime, Text: "02"},
-	"H": {Kind: model.FormatTime, Text: "15"}, "M": {Kind: model.FormatTime, Text: "04"}, "S": {Kind: model.FormatTime, Text: "05"},
-	"F": {Kind: model.FormatTime, Text: "2006-01-02"}, "T": {Kind: model.FormatTime, Text: "15:04:05"}, "s": {Kind: model.FormatSeconds},
-	"3f": {Kind: model.FormatFraction, Max: 3}, "6f": {Kind: model.FormatFraction, Max: 6}, "9f": {Kind: model.FormatFraction, Max: 9},
+var timeDirectives = map[string]rewrite.FormatPart{
+	"Y": {Kind: rewrite.FormatTime, Text: "2006"}, "m": {Kind: rewrite.FormatTime, Text: "01"}, "d": {Kind: rewrite.FormatTime, Text: "02"},
+	"H": {Kind: rewrite.FormatTime, Text: "15"}, "M": {Kind: rewrite.FormatTime, Text: "04"}, "S": {Kind: rewrite.FormatTime, Text: "05"},
+	"F": {Kind: rewrite.FormatTime, Text: "2006-01-02"}, "T": {Kind: rewrite.FormatTime, Text: "15:04:05"}, "s": {Kind: rewrite.FormatSeconds},
+	"3f": {Kind: rewrite.FormatFraction, Max: 3}, "6f": {Kind: rewrite.FormatFraction, Max: 6}, "9f": {Kind: rewrite.FormatFraction, Max: 9},
 }
 
 var timeDirective = regexp.MustCompile(`^%([0-9]?[a-zA-Z])`)
 
 // timeOperator reads the argument of %START_TIME%.
-func timeOperator(text string) (parts []model.FormatPart, ok bool) {
+func timeOperator(text string) (parts []rewrite.FormatPart, ok bool) {
 	if text == "" {
 		text = startTime
 	}
 	for {
 		before, _, found := strings.Cut(text, "%")
-		parts = append(parts, model.FormatPart{Text: before})
+		parts = append(parts, rewrite.FormatPart{Text: before})
 		if !found {
 			return parts, true
 		}

@@ -7,23 +7,23 @@ import (
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
-var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]model.ServerHeader{
-	hcmv3.HttpConnectionManager_OVERWRITE:        model.ServerOverwrite,
-	hcmv3.HttpConnectionManager_APPEND_IF_ABSENT: model.ServerAppendIfAbsent,
-	hcmv3.HttpConnectionManager_PASS_THROUGH:     model.ServerPassThrough,
+var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]rewrite.ServerHeader{
+	hcmv3.HttpConnectionManager_OVERWRITE:        rewrite.ServerOverwrite,
+	hcmv3.HttpConnectionManager_APPEND_IF_ABSENT: rewrite.ServerAppendIfAbsent,
+	hcmv3.HttpConnectionManager_PASS_THROUGH:     rewrite.ServerPassThrough,
 }
 
 // hop is nil unless EnvoyHeaders asks for one.
-func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *model.Hop {
+func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *rewrite.Hop {
 	if !t.in.EnvoyHeaders {
 		return nil
 	}
 	t.headers.FieldValue(hcm.GetServerName(), path+".server_name")
 	t.headers.FieldValue(hcm.GetVia(), path+".via")
-	return &model.Hop{
+	return &rewrite.Hop{
 		UseRemoteAddress:     hcm.GetUseRemoteAddress().GetValue(),
 		TrustedHops:          hcm.GetXffNumTrustedHops(),
 		SkipForwardedFor:     hcm.GetSkipXffAppend(),

@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
@@ -79,7 +80,7 @@ func (t *translator) redirect(in *routev3.RedirectAction, path string) *model.Re
 	out := &model.Redirect{
 		Status: redirectStatus[in.GetResponseCode()], Scheme: in.GetSchemeRedirect(), Host: in.GetHostRedirect(),
 		Path: in.GetPathRedirect(), StripQuery: in.GetStripQuery(),
-		Rewrite: model.PathRewrite{
+		Rewrite: rewrite.PathRewrite{
 			Prefix: in.GetPrefixRewrite(),
 			Regex:  t.substitution(in.GetRegexRewrite(), path+".regex_rewrite"),
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config/headers"
 	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -96,11 +97,11 @@ func (t *translator) http10(options *corev3.Http1ProtocolOptions, path string) m
 }
 
 // hostRule is for a listener at that port.
-func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, path string) model.HostRule {
+func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, path string) rewrite.HostRule {
 	if hcm.GetStripAnyHostPort() && hcm.GetStripMatchingHostPort() {
 		t.p.Add(path+".strip_matching_host_port", "set together with strip_any_host_port, which Envoy refuses; keep one")
 	}
-	rule := model.HostRule{AnyPort: hcm.GetStripAnyHostPort(), TrailingDot: hcm.GetStripTrailingHostDot()}
+	rule := rewrite.HostRule{AnyPort: hcm.GetStripAnyHostPort(), TrailingDot: hcm.GetStripTrailingHostDot()}
 	if hcm.GetStripMatchingHostPort() {
 		rule.Port = port
 	}
@@ -108,19 +109,19 @@ func (t *translator) hostRule(hcm *hcmv3.HttpConnectionManager, port uint16, pat
 }
 
 // escapedSlashes leaves out what keeps them: KEEP_UNCHANGED, and IMPLEMENTATION_SPECIFIC_DEFAULT, which is the same without a runtime.
-var escapedSlashes = map[hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction]model.EscapedSlashes{
-	hcmv3.HttpConnectionManager_REJECT_REQUEST:        model.RejectSlashes,
-	hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT: model.RedirectSlashes,
-	hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:  model.ForwardSlashes,
+var escapedSlashes = map[hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction]rewrite.EscapedSlashes{
+	hcmv3.HttpConnectionManager_REJECT_REQUEST:        rewrite.RejectSlashes,
+	hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT: rewrite.RedirectSlashes,
+	hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:  rewrite.ForwardSlashes,
 }
 
-var underscores = map[corev3.HttpProtocolOptions_HeadersWithUnderscoresAction]model.Underscores{
-	corev3.HttpProtocolOptions_REJECT_REQUEST: model.RefuseUnderscores,
-	corev3.HttpProtocolOptions_DROP_HEADER:    model.DropUnderscores,
+var underscores = map[corev3.HttpProtocolOptions_HeadersWithUnderscoresAction]rewrite.Underscores{
+	corev3.HttpProtocolOptions_REJECT_REQUEST: rewrite.RefuseUnderscores,
+	corev3.HttpProtocolOptions_DROP_HEADER:    rewrite.DropUnderscores,
 }
 
-func pathRule(hcm *hcmv3.HttpConnectionManager) model.PathRule {
-	return model.PathRule{
+func pathRule(hcm *hcmv3.HttpConnectionManager) rewrite.PathRule {
+	return rewrite.PathRule{
 		EscapedSlashes: escapedSlashes[hcm.GetPathWithEscapedSlashesAction()],
 		Normalize:      hcm.GetNormalizePath().GetValue(),
 		MergeSlashes:   hcm.GetMergeSlashes(),

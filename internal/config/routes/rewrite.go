@@ -7,11 +7,11 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
-func (t *translator) pathRewrite(in *routev3.RouteAction, path string) model.PathRewrite {
-	out := model.PathRewrite{Prefix: in.GetPrefixRewrite(), Regex: t.substitution(in.GetRegexRewrite(), path+".regex_rewrite")}
+func (t *translator) pathRewrite(in *routev3.RouteAction, path string) rewrite.PathRewrite {
+	out := rewrite.PathRewrite{Prefix: in.GetPrefixRewrite(), Regex: t.substitution(in.GetRegexRewrite(), path+".regex_rewrite")}
 	if out.Prefix != "" && in.GetRegexRewrite() != nil {
 		t.p.Add(path+".regex_rewrite", "set together with prefix_rewrite, which Envoy refuses; keep one")
 	}
@@ -28,8 +28,8 @@ func (t *translator) inTarget(text, path string) {
 	}
 }
 
-func (t *translator) hostRewrite(in *routev3.RouteAction, path string) model.HostRewrite {
-	out := model.HostRewrite{AppendForwarded: in.GetAppendXForwardedHost()}
+func (t *translator) hostRewrite(in *routev3.RouteAction, path string) rewrite.HostRewrite {
+	out := rewrite.HostRewrite{AppendForwarded: in.GetAppendXForwardedHost()}
 	switch h := in.GetHostRewriteSpecifier().(type) {
 	case *routev3.RouteAction_HostRewriteLiteral:
 		out.Literal = t.host(h.HostRewriteLiteral, path+".host_rewrite_literal")

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -14,7 +14,7 @@ import (
 // As in Envoy the cluster's host is there when the route's own levels are evaluated.
 func (r *Request) ChangeRequest() {
 	for l := range r.levels {
-		change(&r.Head.Fields, &l.Request, func(f model.Format) string { return r.format(f, nil) })
+		change(&r.Head.Fields, &l.Request, func(f rewrite.Format) string { return r.format(f, nil) })
 		if l == &r.Share.Changes && r.Share.Host != "" {
 			r.Head.Authority = r.Share.Host
 		}
@@ -25,13 +25,13 @@ func (r *Request) ChangeRequest() {
 func (r *Request) ChangeResponse(status int, local bool, fields []head.Field) []head.Field {
 	resp := &response{status, local, fields}
 	for l := range r.levels {
-		change(&resp.fields, &l.Response, func(f model.Format) string { return r.format(f, resp) })
+		change(&resp.fields, &l.Response, func(f rewrite.Format) string { return r.format(f, resp) })
 	}
 	return resp.fields
 }
 
 // levels yields those of the cluster and of the route. A request without a route has none.
-func (r *Request) levels(yield func(*model.HeaderLevel) bool) {
+func (r *Request) levels(yield func(*rewrite.HeaderLevel) bool) {
 	if r.Route == nil || r.Share != nil && !yield(&r.Share.Changes) {
 		return
 	}
@@ -44,7 +44,7 @@ func (r *Request) levels(yield func(*model.HeaderLevel) bool) {
 
 // change makes one level's changes, in Envoy's order: what is removed, what is
 // overwritten, what is added. All values are evaluated between the first two.
-func change(fields *[]head.Field, c *model.HeaderChanges, value func(model.Format) string) {
+func change(fields *[]head.Field, c *rewrite.HeaderChanges, value func(rewrite.Format) string) {
 	if c.IsZero() {
 		return
 	}
@@ -61,9 +61,9 @@ func change(fields *[]head.Field, c *model.HeaderChanges, value func(model.Forma
 		}
 		exists := slices.ContainsFunc(*fields, func(f head.Field) bool { return f.Is(s.Name) })
 		switch one := (head.Field{Name: []byte(s.Name), Value: []byte(v)}); {
-		case s.How == model.AppendOrAdd, s.How == model.AddIfAbsent && !exists:
+		case s.How == rewrite.AppendOrAdd, s.How == rewrite.AddIfAbsent && !exists:
 			add = append(add, one)
-		case s.How == model.OverwriteOrAdd, s.How == model.OverwriteIfExists && exists:
+		case s.How == rewrite.OverwriteOrAdd, s.How == rewrite.OverwriteIfExists && exists:
 			overwrite = append(overwrite, one)
 		}
 	}

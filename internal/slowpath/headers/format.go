@@ -10,8 +10,8 @@ import (
 
 	"github.com/xlb-project/xlb/internal/ascii"
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -24,8 +24,8 @@ type response struct {
 }
 
 // format evaluates a text with operators; resp is nil while there is no response.
-func (r *Request) format(f model.Format, resp *response) string {
-	if len(f.Parts) == 1 && f.Parts[0].Kind == model.FormatLiteral {
+func (r *Request) format(f rewrite.Format, resp *response) string {
+	if len(f.Parts) == 1 && f.Parts[0].Kind == rewrite.FormatLiteral {
 		return f.Parts[0].Text
 	}
 	var out strings.Builder
@@ -40,33 +40,33 @@ func (r *Request) format(f model.Format, resp *response) string {
 }
 
 // formatPart is empty for what there is not.
-func (r *Request) formatPart(p *model.FormatPart, resp *response) string {
+func (r *Request) formatPart(p *rewrite.FormatPart, resp *response) string {
 	switch p.Kind {
-	case model.FormatRequest:
+	case rewrite.FormatRequest:
 		return eitherOf(p, r.Values)
-	case model.FormatResponse:
+	case rewrite.FormatResponse:
 		return eitherOf(p, resp.values)
-	case model.FormatRouteName:
+	case rewrite.FormatRouteName:
 		return r.Route.Name
-	case model.FormatProtocol:
+	case rewrite.FormatProtocol:
 		return ascii.TrimSpace(h1.ClientView{HTTP10: r.Head.HTTP10}.Version())
-	case model.FormatResponseCode:
+	case rewrite.FormatResponseCode:
 		return strconv.Itoa(resp.code())
-	case model.FormatUpstreamCluster:
+	case rewrite.FormatUpstreamCluster:
 		return r.observedCluster()
-	case model.FormatUpstreamClusterRaw:
+	case rewrite.FormatUpstreamClusterRaw:
 		return r.Target
-	case model.FormatUpstreamHost:
+	case rewrite.FormatUpstreamHost:
 		return Text(r.Address)
-	case model.FormatRemoteAddress, model.FormatRemoteIP, model.FormatRemotePort:
-		return addressPart(r.Remote(), p.Kind-model.FormatRemoteAddress)
-	case model.FormatDirectAddress, model.FormatDirectIP, model.FormatDirectPort:
-		return addressPart(r.direct(), p.Kind-model.FormatDirectAddress)
-	case model.FormatTime:
+	case rewrite.FormatRemoteAddress, rewrite.FormatRemoteIP, rewrite.FormatRemotePort:
+		return addressPart(r.Remote(), p.Kind-rewrite.FormatRemoteAddress)
+	case rewrite.FormatDirectAddress, rewrite.FormatDirectIP, rewrite.FormatDirectPort:
+		return addressPart(r.direct(), p.Kind-rewrite.FormatDirectAddress)
+	case rewrite.FormatTime:
 		return r.Began.UTC().Format(p.Text)
-	case model.FormatSeconds:
+	case rewrite.FormatSeconds:
 		return strconv.FormatInt(r.Began.Unix(), 10)
-	case model.FormatFraction:
+	case rewrite.FormatFraction:
 		return fmt.Sprintf("%09d", r.Began.Nanosecond())
 	default:
 		return p.Text
@@ -100,7 +100,7 @@ func (r *response) code() int {
 }
 
 // eitherOf is the first value of one header, or of the other where there is none.
-func eitherOf(p *model.FormatPart, values func(name string) []string) string {
+func eitherOf(p *rewrite.FormatPart, values func(name string) []string) string {
 	found := values(p.Text)
 	if len(found) == 0 && p.Other != "" {
 		found = values(p.Other)
@@ -126,7 +126,7 @@ func (r *Request) Values(name string) []string {
 }
 
 // addressPart is all of an address, its IP, or its port.
-func addressPart(a netip.AddrPort, which model.FormatKind) string {
+func addressPart(a netip.AddrPort, which rewrite.FormatKind) string {
 	switch {
 	case !a.IsValid():
 		return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/head"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // Request is a request as the rules of its listener and of its route see it: its head, and what has been found for it.
@@ -35,7 +36,7 @@ type Request struct {
 	Attempts int
 
 	// EnvoyHeaders is the table's rule; nil adds no headers.
-	EnvoyHeaders *model.Hop
+	EnvoyHeaders *rewrite.Hop
 	received     bool           // by ReceiveRequest
 	client       netip.AddrPort // that it is said to come from; the zero value without EnvoyHeaders
 }
@@ -73,11 +74,11 @@ func (r *Request) Asked() matcher.Request {
 
 // ChangeHost gives the request the host that routes see, and returns the one that
 // endpoints get: as in Envoy the target of CONNECT keeps its port.
-func (r *Request) ChangeHost(rule model.HostRule) (onward string) {
+func (r *Request) ChangeHost(rule rewrite.HostRule) (onward string) {
 	given := r.Head.Authority
 	r.Head.Authority = rule.Apply(given)
 	if r.Head.Connect() {
-		return model.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
+		return rewrite.HostRule{TrailingDot: rule.TrailingDot}.Apply(given)
 	}
 	return r.Head.Authority
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 )
 
@@ -34,7 +34,7 @@ func (r *Request) Rewrite() (ok bool) {
 }
 
 // rewritePath gives the request the path that a rule of its route asks for. As in Envoy a redirect does so, too.
-func (r *Request) rewritePath(rule model.PathRewrite) {
+func (r *Request) rewritePath(rule rewrite.PathRewrite) {
 	target := r.Head.Path
 	if path, ok := r.Route.TargetAt(r.Pacer.Pace, target, rule); ok {
 		r.Head.Path = path
@@ -43,7 +43,7 @@ func (r *Request) rewritePath(rule model.PathRewrite) {
 }
 
 // newHost is the host that replaces the request's. Empty, which a header and an expression may leave, replaces none.
-func (r *Request) newHost(rule *model.HostRewrite, target string) string {
+func (r *Request) newHost(rule *rewrite.HostRewrite, target string) string {
 	switch {
 	case rule.Literal != "":
 		return rule.Literal

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
@@ -20,9 +20,9 @@ func NormalizePath(r *headers.Request) (answer reply.Answer, ok bool) {
 	r.EnvoyHeaders = r.Table.Hop
 	path, outcome := r.Table.Path.Apply(r.Head.Path)
 	switch outcome {
-	case model.PathRefused:
+	case rewrite.PathRefused:
 		return reply.Answer{Status: http.StatusBadRequest, Close: true}, false // as Envoy, of whom it is malformed
-	case model.PathRedirected:
+	case rewrite.PathRedirected:
 		return reply.Answer{Status: http.StatusTemporaryRedirect, Fields: []head.Field{{Name: []byte("location"), Value: []byte(path)}}}, false
 	default:
 		r.Head.Path = path

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/head"
-	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
 )
@@ -15,11 +15,11 @@ import (
 // CheckNames does what the listener wants done about fields with a "_" in their name, which some servers take for a "-". ok is false for a
 // request that is refused; as in Envoy its connection closes.
 func CheckNames(r *headers.Request) (answer reply.Answer, ok bool) {
-	if r.Table == nil || r.Table.Underscores == model.PassUnderscores {
+	if r.Table == nil || r.Table.Underscores == rewrite.PassUnderscores {
 		return reply.Answer{}, true
 	}
 	r.EnvoyHeaders = r.Table.Hop
-	if r.Table.Underscores == model.DropUnderscores {
+	if r.Table.Underscores == rewrite.DropUnderscores {
 		r.Head.Fields = slices.DeleteFunc(r.Head.Fields, head.HasUnderscore)
 		return reply.Answer{}, true
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/test/fuzz/oracles/question"
 )
 
@@ -35,7 +35,7 @@ func (w *world) judge(input []byte, verdict maps.Verdict, cluster uint32) error 
 			return fmt.Errorf("table %d, draw %d: %s, but the model takes %s", input[0], r.Draw, maps.VerdictName(verdict), route.Share(r.Draw).Name)
 		}
 	case maps.VerdictOk:
-		if path, outcome := table.Path.Apply(r.Path); path != r.Path || outcome != model.PathTaken {
+		if path, outcome := table.Path.Apply(r.Path); path != r.Path || outcome != rewrite.PathTaken {
 			return fmt.Errorf("table %d: path %q is to become %q (%d), and was not handed over", input[0], r.Path, path, outcome)
 		}
 		if r.Authority != given {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package rewrite
 
 // Hop is what a proxy that is a hop of its own adds to requests and responses unasked, and what it takes out of requests, as Envoy's
 // connection manager and router do. No request with one is for the kernel, which changes nothing.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package rewrite
 
 // Format is a text with operators (Envoy's substitution format strings).
 type Format struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package rewrite
 
 // HeaderLevel is what a part of the configuration changes: a route table, a virtual host,
 // a route or a weighted cluster.
@@ -43,4 +43,16 @@ const (
 	OverwriteOrAdd
 	// OverwriteIfExists likewise, and adds none.
 	OverwriteIfExists
+)
+
+// Underscores is HttpProtocolOptions.headers_with_underscores_action.
+type Underscores uint8
+
+const (
+	// PassUnderscores is ALLOW.
+	PassUnderscores Underscores = iota
+	// RefuseUnderscores is REJECT_REQUEST: the request is answered 400, and the connection closes.
+	RefuseUnderscores
+	// DropUnderscores is DROP_HEADER: the request goes on without the field.
+	DropUnderscores
 )
