@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/topology"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -14,7 +15,7 @@ import (
 // put in force, and so are endpoints of listeners at 0.0.0.0 and ::, since that depends on the host: the port may be somebody else's.
 func (t *translator) circles(cfg *model.Config) {
 	said := map[string]bool{}
-	for _, h := range cfg.Circles(model.InnerOf(cfg.Listeners)) {
+	for _, h := range topology.InnerOf(cfg.Listeners).Circles(cfg) {
 		path := t.endpointPath(h.Cluster.Name, h.Endpoint)
 		if path == "" || said[path] || h.To.Bound {
 			continue

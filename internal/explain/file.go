@@ -13,11 +13,12 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/topology"
 )
 
 // Compiled is a configuration that nobody serves: the compiled tables stand for the kernel.
 func Compiled(cfg *model.Config) *State {
-	inner := model.InnerOf(cfg.Listeners)
+	inner := topology.InnerOf(cfg.Listeners)
 	marked := *cfg
 	marked.Clusters = make([]*model.Cluster, len(cfg.Clusters))
 	for i, c := range cfg.Clusters {
@@ -57,7 +58,7 @@ func decideByTable(t *tables.Table, r *matcher.Request) Decision {
 var plainMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
 
 // targets are the endpoints as they are configured, names not resolved.
-func targets(c *model.Cluster, inner *model.Inner) []Endpoint {
+func targets(c *model.Cluster, inner *topology.Inner) []Endpoint {
 	if c == nil {
 		return nil
 	}

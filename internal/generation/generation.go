@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/match"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/topology"
 	"github.com/xlb-project/xlb/internal/pages"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -39,7 +40,7 @@ type Generation struct {
 // Empty is the generation before the first configuration.
 func Empty() *Generation {
 	cfg := &model.Config{}
-	return &Generation{config: cfg, listeners: &listeners{inner: model.InnerOf(nil)}, version: func() string { return versionOf(cfg) }}
+	return &Generation{config: cfg, listeners: &listeners{inner: topology.InnerOf(nil)}, version: func() string { return versionOf(cfg) }}
 }
 
 // Input is what the next generation is made of. All but Matchers and Notes is needed.

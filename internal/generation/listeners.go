@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/topology"
 )
 
 // listeners is what a generation knows of its listeners. Generations with the same listeners share it.
@@ -23,7 +24,7 @@ type listeners struct {
 	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
 	departed map[string]time.Time
 	// inner finds the listeners that endpoints may be, kernelNumbers what the kernel calls listeners, by name.
-	inner         *model.Inner
+	inner         *topology.Inner
 	kernelNumbers map[string]uint32
 	// limits of connections, by number.
 	limits map[uint32]anchor.Limits
@@ -75,7 +76,7 @@ func (l *listeners) hasListeners(list []*model.Listener) bool {
 
 // nextListeners is what is known of the listeners of the next generation.
 func (l *listeners) nextListeners(in *Input) *listeners {
-	next := &listeners{of: in.Config.Listeners, inner: model.InnerOf(in.Config.Listeners), kernelNumbers: in.Kernel.ListenerNumbers()}
+	next := &listeners{of: in.Config.Listeners, inner: topology.InnerOf(in.Config.Listeners), kernelNumbers: in.Kernel.ListenerNumbers()}
 	next.add(in.Config.Listeners)
 	next.keepDeparted(l, in.At)
 	return next

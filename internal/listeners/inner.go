@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/topology"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
@@ -19,7 +20,7 @@ type Inner struct {
 	log *slog.Logger
 	// inner are the listeners of the last configuration, clusters its clusters, marked those with such endpoints, by what they were made of. Mark alone
 	// uses them.
-	inner    *model.Inner
+	inner    *topology.Inner
 	marked   map[*model.Cluster]*model.Cluster
 	clusters []*model.Cluster
 	// cut are the marked clusters of which some endpoints lead in a circle.
@@ -38,7 +39,7 @@ type circle struct {
 
 // NewInner knows no listener.
 func NewInner(log *slog.Logger) *Inner {
-	return &Inner{log: log, inner: model.InnerOf(nil), marked: map[*model.Cluster]*model.Cluster{}, loggedAt: map[circle]time.Time{}}
+	return &Inner{log: log, inner: topology.InnerOf(nil), marked: map[*model.Cluster]*model.Cluster{}, loggedAt: map[circle]time.Time{}}
 }
 
 // Mark marks endpoints, and takes those away that lead in a circle. It changes a copy; what is the same as before is the same pointer. One call at a
@@ -83,10 +84,10 @@ type cutting struct {
 // have been refused. cfg is a copy of which the clusters may be exchanged.
 func (h *Inner) cutCircles(cfg *model.Config) {
 	left := map[*model.Cluster][]model.LeftOut{}
-	for _, passage := range cfg.Circles(h.inner) {
-		one := model.LeftOut{Host: passage.Endpoint.Addr().String(), Port: passage.Endpoint.Port(), Reason: model.LeftOutCircle, Socket: passage.To.Name}
-		if !slices.Contains(left[passage.Cluster], one) {
-			left[passage.Cluster] = append(left[passage.Cluster], one)
+	for _, edge := range h.inner.Circles(cfg) {
+		one := model.LeftOut{Host: edge.Endpoint.Addr().String(), Port: edge.Endpoint.Port(), Reason: model.LeftOutCircle, Socket: edge.To.Name}
+		if !slices.Contains(left[edge.Cluster], one) {
+			left[edge.Cluster] = append(left[edge.Cluster], one)
 		}
 	}
 	now := map[*model.Cluster]cutting{}
@@ -116,7 +117,7 @@ func cutOf(c *model.Cluster, left []model.LeftOut) *model.Cluster {
 
 // setListeners has all clusters looked at again where listeners have come or gone.
 func (h *Inner) setListeners(listeners []*model.Listener) {
-	inner := model.InnerOf(listeners)
+	inner := topology.InnerOf(listeners)
 	if !inner.Same(h.inner) {
 		h.marked, h.clusters = nil, nil
 	}

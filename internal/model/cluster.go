@@ -201,6 +201,6 @@ type Endpoint struct {
 	Metadata Metadata
 	TLS      *UpstreamTLS
 	Hostname string
-	// Inner: the address is that of a listener of this configuration, which the slow path enters without a way through the kernel. See Inner.Mark.
+	// Inner: the address is that of a listener of this configuration, which the slow path enters without a way through the kernel. See topology.Inner.Mark.
 	Inner bool `json:",omitempty"`
 }

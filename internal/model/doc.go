@@ -9,5 +9,6 @@
 // functions are the reference for what a request is routed to; the compiled
 // form must agree with them on every request.
 //
-// What routes ask of a request is in the package matcher below, what they change in the package rewrite.
+// What routes ask of a request is in the package matcher below, what they change in the package rewrite. The package topology finds which
+// listeners lead to each other.
 package model

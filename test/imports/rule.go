@@ -123,10 +123,12 @@ var slowpathLayers = map[string][]string{
 	"watchdog": nil,
 }
 
-// modelLayers is the same for the folders of internal/model/. The package above them is made of what they hold.
+// modelLayers is the same for the folders of internal/model/. The package itself is made of what matcher and
+// rewrite hold; topology reads it.
 var modelLayers = map[string][]string{
-	"matcher": nil,
-	"rewrite": {"matcher"},
+	"matcher":  nil,
+	"rewrite":  {"matcher"},
+	"topology": nil,
 }
 
 // sourceLayers is the same for the folders of internal/source/.

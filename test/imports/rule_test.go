@@ -121,6 +121,8 @@ func TestViolations(t *testing.T) {
 		{"model is made of its parts", "internal/model", module + "internal/model/matcher", ""},
 		{"model from elsewhere", "internal/compile", module + "internal/model/matcher", ""},
 		{"row of the model", "internal/model/rewrite", module + "internal/model/matcher", ""},
+		{"topology reads the model", "internal/model/topology", module + "internal/model", ""},
+		{"sideways in the model", "internal/model/topology", module + "internal/model/rewrite", "may import of internal/model/"},
 		{"part of the model against the arrow", "internal/model/matcher", module + "internal/config", "may import of internal/"},
 		{"against the arrow in the model", "internal/model/matcher", module + "internal/model/rewrite", "may import of internal/model/"},
 		{"unknown package of the model", "internal/model/newcomer", "net", "no row in modelLayers"},

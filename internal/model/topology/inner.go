@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package topology
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
 
 // Inner finds the listeners that an endpoint may be the address of: a request then passes two listeners of one process, as in Envoy, which
 // binds both. Nil has none. It is never changed.
 type Inner struct {
-	exact map[netip.AddrPort]*Listener
+	exact map[netip.AddrPort]*model.Listener
 	// bound are those at 0.0.0.0 and ::, own their addresses of this host.
-	bound map[boundPort]*Listener
-	own   map[netip.AddrPort]*Listener
+	bound map[boundPort]*model.Listener
+	own   map[netip.AddrPort]*model.Listener
 }
 
 // boundPort is a port of one address family.
@@ -21,8 +25,8 @@ type boundPort struct {
 
 // InnerOf finds those of a configuration whose bound listeners have their addresses of this host (Listener.Own). A listener with bind_to_port
 // false, and one for many destinations, has no address of its own that somebody could connect to.
-func InnerOf(listeners []*Listener) *Inner {
-	in := &Inner{exact: map[netip.AddrPort]*Listener{}, bound: map[boundPort]*Listener{}, own: map[netip.AddrPort]*Listener{}}
+func InnerOf(listeners []*model.Listener) *Inner {
+	in := &Inner{exact: map[netip.AddrPort]*model.Listener{}, bound: map[boundPort]*model.Listener{}, own: map[netip.AddrPort]*model.Listener{}}
 	for _, l := range listeners {
 		switch {
 		case l.Unbound || l.Many.IsValid() || !l.Address.IsValid():
@@ -39,7 +43,7 @@ func InnerOf(listeners []*Listener) *Inner {
 }
 
 // At returns the listener that a connection from this host to an address comes to, or nil.
-func (in *Inner) At(address netip.AddrPort) *Listener {
+func (in *Inner) At(address netip.AddrPort) *model.Listener {
 	if in == nil {
 		return nil
 	}
@@ -62,7 +66,7 @@ func (in *Inner) Same(other *Inner) bool {
 }
 
 // sameListeners compares where listeners are: which one is at a place may change without it.
-func sameListeners[K comparable](a, b map[K]*Listener) bool {
+func sameListeners[K comparable](a, b map[K]*model.Listener) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -76,18 +80,18 @@ func sameListeners[K comparable](a, b map[K]*Listener) bool {
 
 // Mark returns the cluster with its endpoints marked that are the address of a listener; the cluster itself where none is. Endpoints of type
 // ORIGINAL_DST are where the client meant to go, which is a server behind the listener: they are not marked.
-func (in *Inner) Mark(c *Cluster) *Cluster {
-	if c.Discovery == OriginalDst {
+func (in *Inner) Mark(c *model.Cluster) *model.Cluster {
+	if c.Discovery == model.OriginalDst {
 		return c
 	}
-	var marked *Cluster
+	var marked *model.Cluster
 	for i := range c.Endpoints {
 		if in.At(c.Endpoints[i].Address) == nil {
 			continue
 		}
 		if marked == nil {
 			copied := *c
-			copied.Endpoints = append([]Endpoint(nil), c.Endpoints...)
+			copied.Endpoints = append([]model.Endpoint(nil), c.Endpoints...)
 			marked = &copied
 		}
 		marked.Endpoints[i].Inner = true
