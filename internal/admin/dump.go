@@ -180,7 +180,7 @@ func managerObject(l *model.Listener) object {
 	}
 	addHostRule(manager, l.Routes.Host)
 	addPathRule(manager, l.Routes.Path)
-	addHop(manager, l.Routes.Hop)
+	addEnvoyHeaders(manager, l.Routes.EnvoyHeaders)
 	return manager
 }
 

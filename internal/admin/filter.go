@@ -34,7 +34,7 @@ func filterObjects(t *model.RouteTable) []object {
 		}
 	}
 	router := object{"@type": typeURL + "envoy.extensions.filters.http.router.v3.Router"}
-	if t.Hop != nil && t.Hop.SuppressEnvoyHeaders {
+	if t.EnvoyHeaders != nil && t.EnvoyHeaders.SuppressEnvoyHeaders {
 		router["suppress_envoy_headers"] = true
 	}
 	return append(list, object{"name": "envoy.filters.http.router", "typed_config": router})

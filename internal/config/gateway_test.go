@@ -155,13 +155,13 @@ func TestNotesSayWhatIsPassedOver(t *testing.T) {
 	const name = "envoy-gateway-system/eg/http"
 	const manager = "default_filter_chain.filters[0].typed_config."
 	for _, tt := range []struct {
-		hop  bool
+		with bool
 		want []string
 	}{
 		{false, []string{manager + "http2_protocol_options", manager + "access_log", manager + "use_remote_address", "access_log"}},
 		{true, []string{manager + "http2_protocol_options", manager + "access_log", "access_log"}},
 	} {
-		b, err := ParseBootstrap("b.yaml", []byte(dynamicBase), EnvoyHeaders(tt.hop))
+		b, err := ParseBootstrap("b.yaml", []byte(dynamicBase), EnvoyHeaders(tt.with))
 		must(t, err)
 		body := resource(t, Listeners, all[name])
 		if _, err := b.CheckResource(Listeners, name, body); err != nil {
@@ -179,7 +179,7 @@ func TestNotesSayWhatIsPassedOver(t *testing.T) {
 			want[path] = true
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("hop %t: notes (-want +got):\n%s", tt.hop, diff)
+			t.Errorf("Envoy headers %t: notes (-want +got):\n%s", tt.with, diff)
 		}
 	}
 	b := dynamicBootstrap(t)

@@ -28,8 +28,8 @@ type options struct {
 	node NodeName
 }
 
-// EnvoyHeaders returns the option that, if it is on, makes listeners hops that add headers unasked, and accepts the fields that say which
-// (rewrite.Hop). Without it the fields may only ask for none.
+// EnvoyHeaders returns the option that, if it is on, has listeners add headers unasked, and accepts the fields that say which
+// (rewrite.EnvoyHeaders). Without it the fields may only ask for none.
 func EnvoyHeaders(on bool) Option { return func(o *options) { o.schema.EnvoyHeaders = on } }
 
 // FieldError is one problem of a configuration, its path in Envoy's field names from the root of the bootstrap.

@@ -73,7 +73,7 @@ type Route struct {
 	// Retry is the policy by which requests are sent again; nil: none (see internal/slowpath for what is done without one).
 	Retry *Retry
 	// CountAttempts tells the endpoint how often the request has been sent, this time included (include_request_attempt_count). Only
-	// tables with a Hop have it.
+	// tables with EnvoyHeaders have it.
 	CountAttempts bool
 	// Upgrades are the upgrade types that requests of this route may ask for,
 	// in lower case and sorted; UpgradeConnect among them lets CONNECT pass.

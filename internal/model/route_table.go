@@ -19,8 +19,8 @@ type RouteTable struct {
 	Path rewrite.PathRule
 	// Underscores is about requests that have a field with a "_" in its name. It comes before everything else.
 	Underscores rewrite.Underscores
-	// Hop adds headers unasked; nil leaves them as they are.
-	Hop *rewrite.Hop
+	// EnvoyHeaders are added unasked; nil leaves headers as they are.
+	EnvoyHeaders *rewrite.EnvoyHeaders
 	// HeadTimeout is how long the head of a request may take from its first byte to its last
 	// (HttpConnectionManager.request_headers_timeout); zero is no limit but Envoy's default of Route.Idle.
 	HeadTimeout time.Duration

@@ -11,7 +11,7 @@
 // buffered) and then returns at once, so that the kernel may take over again.
 // [Proxy.Relay] finishes one request that the kernel had already sent.
 //
-// XLB is not a hop unless a table says so (rewrite.Hop): no header is added but what routes ask for, and only hop-by-hop fields (RFC 9110
+// Unless a table says so (rewrite.EnvoyHeaders), no header is added but what routes ask for, and only hop-by-hop fields (RFC 9110
 // section 7.6.1) are removed. What a client sends is validated strictly per RFC
 // 9112 before any byte of it reaches an endpoint, and an endpoint's answer before
 // any byte of that reaches a client. Local replies have Envoy's status codes, texts

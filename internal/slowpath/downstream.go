@@ -210,8 +210,8 @@ func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	view.KeepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
 	a := reply.answer()
-	if table := d.table(); table != nil && table.Hop != nil {
-		a.Fields = headers.FinishOwn(table.Hop, a.Fields)
+	if table := d.table(); table != nil && table.EnvoyHeaders != nil {
+		a.Fields = headers.FinishOwn(table.EnvoyHeaders, a.Fields)
 	}
 	if a.Write(d.out, view) != nil {
 		_ = d.conn.Close()

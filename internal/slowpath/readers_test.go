@@ -90,7 +90,7 @@ func newBothPaths(t *testing.T) *bothPaths {
 }
 
 // requests reads what the slow path takes for requests, as Serve does, up to the first that it refuses, or behind which the connection closes.
-func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *rewrite.Hop) (all []slowRequest) {
+func (r *bothPaths) requests(raw []byte, cut func(int) int, rule *rewrite.EnvoyHeaders) (all []slowRequest) {
 	conn := &memoryConn{left: raw, cut: cut}
 	d := newDownstream(r.proxy, conn, Session{})
 	defer d.release()
@@ -107,7 +107,7 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *rewrite.Hop) (a
 			method: h.Method, target: h.Target, authority: h.Authority, path: h.Path, length: h.Length, chunked: h.Chunked, upgrade: h.Upgrade,
 			keepAlive: h.KeepAlive, protocol: h.Protocol, head: int(d.in.Consumed) - (len(*d.head) - end),
 		}
-		err := r.sendOn(d, &h, end, hop, &q)
+		err := r.sendOn(d, &h, end, rule, &q)
 		q.whole, q.malformed = err == nil, h1.IsProtocolError(err)
 		q.end = int(d.in.Consumed) - d.buffered()
 		all = append(all, q)
@@ -119,9 +119,9 @@ func (r *bothPaths) requests(raw []byte, cut func(int) int, hop *rewrite.Hop) (a
 }
 
 // sendOn does what an exchange does with a request that nothing is wrong with.
-func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, hop *rewrite.Hop, q *slowRequest) error {
+func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, rule *rewrite.EnvoyHeaders, q *slowRequest) error {
 	x := &exchange{downstream: d, body: d.bodyOf(h, end), Request: headers.Request{
-		Head: *h, Conn: d.conn, Address: netip.MustParseAddrPort("192.0.2.2:80"), EnvoyHeaders: hop, Began: time.Now(),
+		Head: *h, Conn: d.conn, Address: netip.MustParseAddrPort("192.0.2.2:80"), EnvoyHeaders: rule, Began: time.Now(),
 	}}
 	if x.body != nil {
 		x.body.OnProgress, x.body.OnEnd = func() {}, func() {}
@@ -153,11 +153,11 @@ func (c *complaints) want(what string, got, want any) {
 func TestReadersOfRequestsAgree(t *testing.T) {
 	r := newBothPaths(t)
 	drawer := grammar.NewDrawer(*seed)
-	hops := []*rewrite.Hop{nil, {UseRemoteAddress: true, Via: "xlb", GenerateRequestID: true}}
+	rules := []*rewrite.EnvoyHeaders{nil, {UseRemoteAddress: true, Via: "xlb", GenerateRequestID: true}}
 	var moved, whole, complained int
 	for i := range *draws {
 		raw := drawer.Request()
-		found := r.checkRequests(raw, drawer.Cut, hops[i%len(hops)])
+		found := r.checkRequests(raw, drawer.Cut, rules[i%len(rules)])
 		moved += found.moved
 		whole += found.whole
 		if len(found.complaints) == 0 {
@@ -199,8 +199,8 @@ type checked struct {
 	whole, moved int
 }
 
-func (r *bothPaths) checkRequests(raw []byte, cut func(int) int, hop *rewrite.Hop) (c checked) {
-	all := r.requests(raw, cut, hop)
+func (r *bothPaths) checkRequests(raw []byte, cut func(int) int, rule *rewrite.EnvoyHeaders) (c checked) {
+	all := r.requests(raw, cut, rule)
 	if r.native != nil {
 		c.moved = r.checkMoved(raw, all, &c.complaints)
 	}

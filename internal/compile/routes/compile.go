@@ -18,7 +18,7 @@ func compileTable(where string, rt *model.RouteTable) (tables.Table, []note.Note
 //
 // It falls back to a slow table, which holds nothing but its flag, where the kernel would send on other headers than the slow path.
 func Compile(left *Space, where string, rt *model.RouteTable) (tables.Table, []note.Note) {
-	if rt.Hop != nil {
+	if rt.EnvoyHeaders != nil {
 		return tables.Table{Flags: maps.TableSlow}, []note.Note{{Where: where, Reason: "--envoy-headers; the slow path serves the listener"}}
 	}
 	b := newTableBuilder(where, left)

@@ -297,7 +297,7 @@ func (w world) crowd() []*model.Route {
 func (w world) table() *model.RouteTable {
 	t := &model.RouteTable{IgnorePort: w.oneIn(8), IgnorePathParameters: w.oneIn(12)}
 	if w.oneIn(60) {
-		t.Hop = &rewrite.Hop{}
+		t.EnvoyHeaders = &rewrite.EnvoyHeaders{}
 	}
 	if w.oneIn(12) {
 		t.Host = pick(w, rewrite.HostRule{AnyPort: true}, rewrite.HostRule{Port: 1}, rewrite.HostRule{TrailingDot: true})

@@ -199,9 +199,9 @@ func TestNotesNameSlowRoutesByReason(t *testing.T) {
 }
 
 func TestTableThatTheKernelCannotServeIsSlow(t *testing.T) {
-	hop := oneHost(prefixRoute("/", "c"))
-	hop.Hop = &rewrite.Hop{}
-	table, notes := compileTable("table", hop)
+	envoyHeaders := oneHost(prefixRoute("/", "c"))
+	envoyHeaders.EnvoyHeaders = &rewrite.EnvoyHeaders{}
+	table, notes := compileTable("table", envoyHeaders)
 	if diff := cmp.Diff(table, tables.Table{Flags: maps.TableSlow}); diff != "" || len(notes) != 1 {
 		t.Errorf("notes %v, table (-got +want):\n%s", notes, diff)
 	}

@@ -21,7 +21,7 @@ import (
 
 // Scope says which messages have the header fields.
 type Scope struct {
-	// EnvoyHeaders: XLB adds and changes header fields as Envoy's connection manager does (rewrite.Hop).
+	// EnvoyHeaders: XLB adds and changes header fields as Envoy's connection manager does (rewrite.EnvoyHeaders).
 	EnvoyHeaders bool
 	// Manager is the connection manager whose requests have the fields; nil: there is no manager, or it is not known.
 	Manager *hcmv3.HttpConnectionManager

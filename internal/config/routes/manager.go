@@ -83,7 +83,7 @@ func Manager(in Scope, hcm *hcmv3.HttpConnectionManager, path string) *model.Rou
 	out.Host = t.hostRule(hcm, in.Address.Port(), path)
 	out.Path = pathRule(hcm)
 	out.Underscores = underscores[hcm.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction()]
-	out.Hop = t.hop(hcm, path)
+	out.EnvoyHeaders = t.envoyHeaders(hcm, path)
 	out.Trailers = hcm.GetHttpProtocolOptions().GetEnableTrailers()
 	out.HTTP10 = t.http10(hcm.GetHttpProtocolOptions(), path+".http_protocol_options")
 	return out

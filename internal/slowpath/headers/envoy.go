@@ -73,7 +73,7 @@ func (r *Request) ReceiveRequest() (answer reply.Answer, ok bool) {
 }
 
 // identified sees to it that a request has an X-Request-ID.
-func identified(rule *rewrite.Hop, fields []head.Field) []head.Field {
+func identified(rule *rewrite.EnvoyHeaders, fields []head.Field) []head.Field {
 	id := []byte(listOf(fields, requestID))
 	switch {
 	case strings.Trim(string(id), ",") == "", rule.UseRemoteAddress && !rule.PreserveRequestID:
@@ -92,7 +92,7 @@ var traceReason = struct {
 }{36, 14, '4'}
 
 // atEdge tells the endpoint where a request has come from.
-func (r *Request) atEdge(rule *rewrite.Hop, fields []head.Field) []head.Field {
+func (r *Request) atEdge(rule *rewrite.EnvoyHeaders, fields []head.Field) []head.Field {
 	fields = Set(fields, "x-envoy-external-address", r.client.Addr().String())
 	if !rule.SkipForwardedFor {
 		own := r.direct().Addr()
@@ -108,7 +108,7 @@ func (r *Request) atEdge(rule *rewrite.Hop, fields []head.Field) []head.Field {
 }
 
 // clientOf is who the request is said to come from: the last of X-Forwarded-For that no trusted hop has appended.
-func (r *Request) clientOf(rule *rewrite.Hop, fields []head.Field) netip.AddrPort {
+func (r *Request) clientOf(rule *rewrite.EnvoyHeaders, fields []head.Field) netip.AddrPort {
 	back := int(rule.TrustedHops)
 	if rule.UseRemoteAddress {
 		back-- // one hop is at the other end of the connection
@@ -186,7 +186,7 @@ func (r *Request) FinishResponse(fields []head.Field) []head.Field {
 }
 
 // FinishOwn finishes the fields of an answer as far as that needs no request.
-func FinishOwn(rule *rewrite.Hop, fields []head.Field) []head.Field {
+func FinishOwn(rule *rewrite.EnvoyHeaders, fields []head.Field) []head.Field {
 	fields = h1.EndToEnd(fields)
 	if len(head.Values(fields, "date")) == 0 {
 		fields = append(fields, head.Field{Name: []byte("date"), Value: time.Now().UTC().AppendFormat(nil, http.TimeFormat)})

@@ -36,7 +36,7 @@ type Request struct {
 	Attempts int
 
 	// EnvoyHeaders is the table's rule; nil adds no headers.
-	EnvoyHeaders *rewrite.Hop
+	EnvoyHeaders *rewrite.EnvoyHeaders
 	received     bool           // by ReceiveRequest
 	client       netip.AddrPort // that it is said to come from; the zero value without EnvoyHeaders
 }

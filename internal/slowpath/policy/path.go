@@ -17,7 +17,7 @@ func NormalizePath(r *headers.Request) (answer reply.Answer, ok bool) {
 	if r.Table == nil {
 		return reply.Answer{}, true
 	}
-	r.EnvoyHeaders = r.Table.Hop
+	r.EnvoyHeaders = r.Table.EnvoyHeaders
 	path, outcome := r.Table.Path.Apply(r.Head.Path)
 	switch outcome {
 	case rewrite.PathRefused:

@@ -18,7 +18,7 @@ func CheckNames(r *headers.Request) (answer reply.Answer, ok bool) {
 	if r.Table == nil || r.Table.Underscores == rewrite.PassUnderscores {
 		return reply.Answer{}, true
 	}
-	r.EnvoyHeaders = r.Table.Hop
+	r.EnvoyHeaders = r.Table.EnvoyHeaders
 	if r.Table.Underscores == rewrite.DropUnderscores {
 		r.Head.Fields = slices.DeleteFunc(r.Head.Fields, head.HasUnderscore)
 		return reply.Answer{}, true

@@ -2,9 +2,9 @@
 
 package rewrite
 
-// Hop is what a proxy that is a hop of its own adds to requests and responses unasked, and what it takes out of requests, as Envoy's
-// connection manager and router do. No request with one is for the kernel, which changes nothing.
-type Hop struct {
+// EnvoyHeaders are the headers that a proxy adds to requests and responses unasked, and takes out of requests, as Envoy's connection manager
+// and router do. The kernel serves no request of a table with them: it adds nothing.
+type EnvoyHeaders struct {
 	// UseRemoteAddress takes the client for the one at the other end of the connection, appends its address to
 	// X-Forwarded-For, and trusts none of its headers (use_remote_address).
 	UseRemoteAddress bool
@@ -17,7 +17,7 @@ type Hop struct {
 	GenerateRequestID, PreserveRequestID bool
 	// RequestIDInResponse repeats it in responses (always_set_request_id_in_response).
 	RequestIDInResponse bool
-	// Server is what becomes of the field of that name, ServerName its value (server_header_transformation, server_name).
+	// Server is how the field of that name is handled, ServerName its value (server_header_transformation, server_name).
 	Server     ServerHeader
 	ServerName string
 	// Via is appended to the field of that name, in both directions; empty is not (via).

@@ -16,14 +16,14 @@ var serverHeaders = map[hcmv3.HttpConnectionManager_ServerHeaderTransformation]r
 	hcmv3.HttpConnectionManager_PASS_THROUGH:     rewrite.ServerPassThrough,
 }
 
-// hop is nil unless EnvoyHeaders asks for one.
-func (t *translator) hop(hcm *hcmv3.HttpConnectionManager, path string) *rewrite.Hop {
+// envoyHeaders are nil unless the option of that name asks for them.
+func (t *translator) envoyHeaders(hcm *hcmv3.HttpConnectionManager, path string) *rewrite.EnvoyHeaders {
 	if !t.in.EnvoyHeaders {
 		return nil
 	}
 	t.headers.FieldValue(hcm.GetServerName(), path+".server_name")
 	t.headers.FieldValue(hcm.GetVia(), path+".via")
-	return &rewrite.Hop{
+	return &rewrite.EnvoyHeaders{
 		UseRemoteAddress:     hcm.GetUseRemoteAddress().GetValue(),
 		TrustedHops:          hcm.GetXffNumTrustedHops(),
 		SkipForwardedFor:     hcm.GetSkipXffAppend(),

@@ -13,24 +13,26 @@ import (
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
-func TestHopIsWhatTheConnectionManagerAsksFor(t *testing.T) {
-	usual := rewrite.Hop{GenerateRequestID: true, ServerName: "envoy"}
+func TestEnvoyHeadersAreWhatTheConnectionManagerAsksFor(t *testing.T) {
+	usual := rewrite.EnvoyHeaders{GenerateRequestID: true, ServerName: "envoy"}
 	tests := []struct {
 		change
-		want func(*rewrite.Hop)
+		want func(*rewrite.EnvoyHeaders)
 	}{
-		{change{"defaults", "", "{}"}, func(*rewrite.Hop) {}},
+		{change{"defaults", "", "{}"}, func(*rewrite.EnvoyHeaders) {}},
 		{change{"client", "$hcm", "{use_remote_address: true, xff_num_trusted_hops: 2, skip_xff_append: true}"},
-			func(h *rewrite.Hop) { h.UseRemoteAddress, h.TrustedHops, h.SkipForwardedFor = true, 2, true }},
+			func(h *rewrite.EnvoyHeaders) { h.UseRemoteAddress, h.TrustedHops, h.SkipForwardedFor = true, 2, true }},
 		{change{"request id", "$hcm", "{generate_request_id: false, preserve_external_request_id: true, always_set_request_id_in_response: true}"},
-			func(h *rewrite.Hop) {
+			func(h *rewrite.EnvoyHeaders) {
 				h.GenerateRequestID, h.PreserveRequestID, h.RequestIDInResponse = false, true, true
 			}},
 		{change{"names", "$hcm", "{server_name: me, server_header_transformation: APPEND_IF_ABSENT, via: 1.1 me}"},
-			func(h *rewrite.Hop) { h.ServerName, h.Server, h.Via = "me", rewrite.ServerAppendIfAbsent, "1.1 me" }},
-		{change{"server passed on", "$hcm", "{server_header_transformation: PASS_THROUGH}"}, func(h *rewrite.Hop) { h.Server = rewrite.ServerPassThrough }},
+			func(h *rewrite.EnvoyHeaders) {
+				h.ServerName, h.Server, h.Via = "me", rewrite.ServerAppendIfAbsent, "1.1 me"
+			}},
+		{change{"server passed on", "$hcm", "{server_header_transformation: PASS_THROUGH}"}, func(h *rewrite.EnvoyHeaders) { h.Server = rewrite.ServerPassThrough }},
 		{change{"router", "$hcm.http_filters[0].typed_config", "{suppress_envoy_headers: true}"},
-			func(h *rewrite.Hop) { h.SuppressEnvoyHeaders = true }},
+			func(h *rewrite.EnvoyHeaders) { h.SuppressEnvoyHeaders = true }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -40,14 +42,14 @@ func TestHopIsWhatTheConnectionManagerAsksFor(t *testing.T) {
 			}
 			want := usual
 			tt.want(&want)
-			if diff := cmp.Diff(&want, cfg.Listeners[0].Routes.Hop); diff != "" {
+			if diff := cmp.Diff(&want, cfg.Listeners[0].Routes.EnvoyHeaders); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestHopRefusesWhatNoHeaderMayHold(t *testing.T) {
+func TestEnvoyHeadersRefuseWhatNoHeaderMayHold(t *testing.T) {
 	text := `{"static_resources": {"listeners": [{"address": {"socket_address": {"address": "127.80.0.1", "port_value": 80}}, "filter_chains": [{"filters": [{"name": "h",
 		"typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "a", "route_config": {},
 		"server_name": "a\u0001b", "via": "a\u007fb", "add_user_agent": true}}]}]}]}}`
@@ -66,8 +68,9 @@ func TestHopRefusesWhatNoHeaderMayHold(t *testing.T) {
 	}
 }
 
-// TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown has matches and operators of files, by whether XLB is a hop, and what else decides about values.
-func TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown(t *testing.T) {
+// TestHeadersThatEnvoySetsAreTakenWhereTheirValuesAreKnown has matches and operators of files, by whether XLB adds Envoy's headers, and
+// what else decides about values.
+func TestHeadersThatEnvoySetsAreTakenWhereTheirValuesAreKnown(t *testing.T) {
 	match := func(name string) change {
 		return change{"match " + name, "$route", "{match: {prefix: /, headers: [{name: " + name + ", present_match: true}]}}"}
 	}
@@ -80,8 +83,8 @@ func TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown(t *testing.T) {
 	tests := []struct {
 		change
 		// fields of the connection manager.
-		fields    string
-		hop, none bool
+		fields        string
+		with, without bool
 	}{
 		{match("X-Forwarded-Proto"), "", true, true}, {match("x-forwarded-for"), "", true, true}, {match("Upgrade"), "", true, true},
 		{match("x-request-id"), "", true, false}, {match("x-request-id"), "generate_request_id: false", true, true},
@@ -96,12 +99,12 @@ func TestHeadersOfHopsAreTakenWhereTheirValuesAreKnown(t *testing.T) {
 		{hashed("x-forwarded-for"), "", true, false}, {hashed("x-envoy-original-path"), "", true, false}, {hashed("upgrade"), "", false, false},
 	}
 	for _, tt := range tests {
-		for _, isHop := range []bool{true, false} {
-			_, err := Parse("f.yaml", withManager(t, tt.apply(t), tt.fields), EnvoyHeaders(isHop))
-			want := isHop && tt.hop || !isHop && tt.none
+		for _, with := range []bool{true, false} {
+			_, err := Parse("f.yaml", withManager(t, tt.apply(t), tt.fields), EnvoyHeaders(with))
+			want := with && tt.with || !with && tt.without
 			refused := err != nil && strings.Contains(err.Error(), ".routes[0].")
 			if refused == want {
-				t.Errorf("%s with %q, a hop: %t: taken %t, want %t: %v", tt.name, tt.fields, isHop, !refused, want, err)
+				t.Errorf("%s with %q, Envoy headers %t: taken %t, want %t: %v", tt.name, tt.fields, with, !refused, want, err)
 			}
 		}
 	}

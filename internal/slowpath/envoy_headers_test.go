@@ -13,10 +13,10 @@ import (
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
-// hopFront serves a table whose routes all lead to an endpoint that tells of its requests, as a hop.
-func hopFront(t *testing.T, hop *rewrite.Hop, heads chan<- http.Header) *front {
+// envoyHeadersFront serves a table whose routes all lead to an endpoint that tells of its requests, and adds headers by a rule.
+func envoyHeadersFront(t *testing.T, rule *rewrite.EnvoyHeaders, heads chan<- http.Header) *front {
 	t.Helper()
-	table := &model.RouteTable{Hop: hop, VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{{
+	table := &model.RouteTable{EnvoyHeaders: rule, VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{{
 		Upgrades: []string{"websocket"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}},
 	}}}}}
 	endpoint := httpEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
@@ -42,9 +42,9 @@ func exchanged(t *testing.T, f *front, head string) *http.Response {
 }
 
 // test/routes compares what is added with Envoy's. Here is what its requests do not reach.
-func TestHopAddsToEveryAnswer(t *testing.T) {
+func TestEnvoyHeadersAreAddedToEveryAnswer(t *testing.T) {
 	heads := make(chan http.Header, 1)
-	f := hopFront(t, &rewrite.Hop{GenerateRequestID: true, RequestIDInResponse: true, ServerName: "me", Via: "1.1 me"}, heads)
+	f := envoyHeadersFront(t, &rewrite.EnvoyHeaders{GenerateRequestID: true, RequestIDInResponse: true, ServerName: "me", Via: "1.1 me"}, heads)
 	malformed := exchanged(t, f, "GET / HTTP/1.1\r\nHost: a\r\nbad header")
 	if h := malformed.Header; malformed.StatusCode != http.StatusBadRequest || h.Get("Server") != "me" || h.Get("Via") != "1.1 me" || h["X-Request-Id"] != nil {
 		t.Errorf("malformed: %d, %v", malformed.StatusCode, h)
