@@ -169,7 +169,7 @@ func (p *peer) try(table int, r *Request) (answer, error) {
 	return answer{response.StatusCode, lines(response.Header), string(body)}, nil
 }
 
-// unasked are fields that Envoy sets on its own and XLB, unless it is a hop, does not,
+// unasked are fields that Envoy sets on its own and XLB, without --envoy-headers, does not,
 // and those that two answers to one request need not share.
 var unasked = []string{"date", "x-forwarded-proto", "connection", "transfer-encoding"}
 

@@ -62,7 +62,7 @@ func TestConfigDumpMeansWhatWasRead(t *testing.T) {
 func TestConfigDumpMeansTheHop(t *testing.T) {
 	w := NewWorld(*seed)
 	for range 25 {
-		listener := w.HopListener(&ActionTable{Config: Object{"name": "table"}}, "table", testAddress)
+		listener := w.HeadersListener(&ActionTable{Config: Object{"name": "table"}}, "table", testAddress)
 		read := parse(t, Object{"listeners": []any{listener}}, config.EnvoyHeaders(true))
 		again := parse(t, resources(t, read), config.EnvoyHeaders(true))
 		if diff := cmp.Diff(read.Listeners[0].Routes, again.Listeners[0].Routes, cmpopts.EquateEmpty()); diff != "" {

@@ -21,8 +21,8 @@ import (
 // asIs are the fields of a connection manager without which headers are added.
 var asIs = Object{"generate_request_id": false, "server_header_transformation": "PASS_THROUGH"}
 
-// hopsOfKnown are connection managers that set headers in different ways. Only the first is for XLB when it is no hop.
-var hopsOfKnown = []Object{
+// managersOfKnown are connection managers that set headers in different ways. Only the first is for XLB without --envoy-headers.
+var managersOfKnown = []Object{
 	asIs,
 	{},
 	{"use_remote_address": true},
@@ -30,9 +30,9 @@ var hopsOfKnown = []Object{
 	{"xff_num_trusted_hops": 1, "skip_xff_append": true},
 }
 
-// headersOfHop are what Envoy's connection manager and router set or remove. Of the first two XLB knows the values, of the third where none is
-// made, although it is no hop.
-var headersOfHop = []string{
+// headersOfEnvoy are what Envoy's connection manager and router set or remove. Of the first two XLB knows the values, of the third where none is
+// made, without --envoy-headers.
+var headersOfEnvoy = []string{
 	"x-forwarded-proto", "x-forwarded-for", "x-request-id", "x-forwarded-client-cert", "x-envoy-original-path", "x-envoy-original-host",
 	"x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count", "x-envoy-decorator-operation",
 	"x-envoy-max-retries", "x-envoy-original-dst-host", "x-envoy-other", "x-envoy-downstream-service-cluster",
@@ -80,7 +80,7 @@ func TestHeadersThatEnvoySetsAreMatchedAsThere(t *testing.T) {
 		}
 		return Object{"name": "t", "virtual_hosts": []any{Object{"name": "v", "domains": []any{"*"}, "routes": list}}}, targets
 	}
-	compareKnown(t, table, requestsOfKnown, []string{"upgrade", "x-forwarded-proto", "x-forwarded-for", "x-request-id"}, append([]string{"upgrade"}, headersOfHop...))
+	compareKnown(t, table, requestsOfKnown, []string{"upgrade", "x-forwarded-proto", "x-forwarded-for", "x-request-id"}, append([]string{"upgrade"}, headersOfEnvoy...))
 }
 
 // TestHeadersThatEnvoySetsAreNamedAsThere has operators name them before and behind the rewriting of a path and a host, in requests and responses.
@@ -110,7 +110,7 @@ func TestHeadersThatEnvoySetsAreNamedAsThere(t *testing.T) {
 	plain := slices.DeleteFunc(slices.Clone(requestsOfKnown), func(headers [][2]string) bool {
 		return slices.ContainsFunc(headers, func(h [2]string) bool { return h[0] == "Upgrade" })
 	})
-	compareKnown(t, table, plain, headersOfHop[:3], headersOfHop)
+	compareKnown(t, table, plain, headersOfEnvoy[:3], headersOfEnvoy)
 }
 
 // operatorsOf adds a header for each name, and one with a second choice.
@@ -129,27 +129,27 @@ func operatorsOf(prefix, operator string, names []string) []any {
 	return all
 }
 
-// compareKnown sends the requests to all targets of a table, through Envoy and through the slow path: as a hop in each way, with the names that
+// compareKnown sends the requests to all targets of a table, through Envoy and through the slow path: with --envoy-headers in each way, with the names that
 // belong there, and as none.
-func compareKnown(t *testing.T, table func(names []string) (Object, []string), requests [][][2]string, known, ofHop []string) {
+func compareKnown(t *testing.T, table func(names []string) (Object, []string), requests [][][2]string, known, setByEnvoy []string) {
 	t.Helper()
 	envoytest.Binary(t)
-	for i, fields := range slices.Concat([]Object{asIs}, hopsOfKnown) {
-		names, isHop := ofHop, i > 0
-		if !isHop {
+	for i, fields := range slices.Concat([]Object{asIs}, managersOfKnown) {
+		names, adds := setByEnvoy, i > 0
+		if !adds {
 			names = known
 		}
 		routes, targets := table(names)
-		e, p := startKnown(t, fields, routes, isHop)
+		e, p := startKnown(t, fields, routes, adds)
 		for _, target := range targets {
 			for _, headers := range requests {
 				r := &Request{Method: http.MethodGet, Host: "a.test", Target: target, Headers: headers}
 				want, got := withoutIDs(e.send(t, 0, r)), withoutIDs(p.send(t, 0, r))
-				if !isHop {
+				if !adds {
 					want.Body, got.Body = named(want.Body), named(got.Body)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("hop %t with %v: %q\n(-Envoy +XLB):\n%s", isHop, fields, r.Bytes(), diff)
+					t.Errorf("Envoy headers %t with %v: %q\n(-Envoy +XLB):\n%s", adds, fields, r.Bytes(), diff)
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func compareKnown(t *testing.T, table func(names []string) (Object, []string), r
 }
 
 // startKnown runs both on one listener.
-func startKnown(t *testing.T, fields, routes Object, isHop bool) (envoy, xlb *peer) {
+func startKnown(t *testing.T, fields, routes Object, adds bool) (envoy, xlb *peer) {
 	t.Helper()
 	addresses := freeAddresses(t, 1)
 	manager := Object{
@@ -168,12 +168,12 @@ func startKnown(t *testing.T, fields, routes Object, isHop bool) (envoy, xlb *pe
 	maps.Copy(manager, fields)
 	bootstrap, err := json.Marshal(Object{"static_resources": Object{
 		"listeners": []any{Object{"name": "l", "address": socketAddress(addresses[0]), "filter_chains": []any{Object{"filters": []any{Object{"name": "h", "typed_config": manager}}}}}},
-		"clusters":  []any{clusterAt("ok", hopEndpoint(t, "ok"))},
+		"clusters":  []any{clusterAt("ok", headersEndpoint(t, "ok"))},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("known.json", bootstrap, config.EnvoyHeaders(isHop))
+	cfg, err := config.Parse("known.json", bootstrap, config.EnvoyHeaders(adds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func startKnown(t *testing.T, fields, routes Object, isHop bool) (envoy, xlb *pe
 	e.conns[0] = e.process.Dial(t, addresses[0])
 	p := startProxy(t, cfg)
 	lines := shaped
-	if !isHop {
+	if !adds {
 		lines = namedLines
 	}
 	p.lines = lines
@@ -200,7 +200,7 @@ func withoutIDs(a answer) answer {
 	return a
 }
 
-// namedLines are those that operators have made: the rest is different where XLB is no hop.
+// namedLines are those that operators have made: the rest is different without --envoy-headers.
 func namedLines(h http.Header) []string { return onlyNamed(shaped(h)) }
 
 // named are those lines of what an endpoint has seen.

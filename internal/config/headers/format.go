@@ -167,7 +167,7 @@ func (r *Reader) isHeaderOrPseudo(name string, kind rewrite.FormatKind) bool {
 	if kind == rewrite.FormatResponse {
 		return r.scope.EnvoyHeaders || !strings.HasPrefix(name, "x-envoy-")
 	}
-	return !r.isOfHop(name) || r.isKnown(name)
+	return !r.isSetByEnvoy(name) || r.isKnown(name)
 }
 
 // startTime is %START_TIME% without arguments.

@@ -48,17 +48,17 @@ var ofConnection = map[string]bool{
 	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "transfer-encoding": true, "upgrade": true, "expect": true,
 }
 
-// ofHopAlone are those that it sets or removes as it is configured, besides those that begin with x-envoy-. XLB does so where it is a hop (EnvoyHeaders).
-var ofHopAlone = map[string]bool{
+// setByManager are those that it sets or removes as it is configured, besides those that begin with x-envoy-. XLB does so with EnvoyHeaders.
+var setByManager = map[string]bool{
 	"x-forwarded-for": true, "x-forwarded-proto": true, "x-forwarded-client-cert": true, "x-request-id": true,
 }
 
-// isOfHop reports whether the value of a request header is another one in Envoy than the client's.
-func (r *Reader) isOfHop(name string) bool {
-	return !r.scope.EnvoyHeaders && (ofHopAlone[name] || strings.HasPrefix(name, "x-envoy-"))
+// isSetByEnvoy reports whether the value of a request header is another one in Envoy than the client's.
+func (r *Reader) isSetByEnvoy(name string) bool {
+	return !r.scope.EnvoyHeaders && (setByManager[name] || strings.HasPrefix(name, "x-envoy-"))
 }
 
-// isKnown reports whether XLB, although it is no hop, knows what Envoy has in such a header. Unless the client's address is that of its connection
+// isKnown reports whether XLB, without EnvoyHeaders, knows what Envoy has in such a header. Unless the client's address is that of its connection
 // (use_remote_address), X-Forwarded-For is what the client sent, and so is X-Forwarded-Proto, or else http; and so is X-Request-Id where
 // none is made. Of a table that stands alone, which may be any listener's, nothing is known.
 func (r *Reader) isKnown(name string) bool {
@@ -90,7 +90,7 @@ func (r *Reader) Name(name, path string) string {
 	case name == ":method", name == ":path", name == ":scheme":
 	case strings.HasPrefix(name, ":"):
 		r.p.Add(path, "%q: an HTTP/1.1 request has no such pseudo header; use :method, :authority, :path or :scheme", name)
-	case ofConnection[name], r.isOfHop(name):
+	case ofConnection[name], r.isSetByEnvoy(name):
 		r.p.Add(path, "Envoy rewrites %q before it routes, XLB does not; match another header", name)
 	}
 	return name

@@ -99,7 +99,7 @@ func (w *walker) message(m protoreflect.Message, path string) {
 
 func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
 	rule := w.table.ruleOf(fd)
-	if rule.hop && w.options.EnvoyHeaders {
+	if rule.envoyHeaders && w.options.EnvoyHeaders {
 		rule = translateIt
 	}
 	if rule.noted && (rule.allows == nil || rule.allows(fd, value)) {

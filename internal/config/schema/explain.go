@@ -88,7 +88,7 @@ func (e *explainer) message(desc protoreflect.MessageDescriptor, object map[stri
 		}
 		seen[identity(fd)] = key
 		rule := e.table.ruleOf(fd)
-		if rule.hop && e.options.EnvoyHeaders {
+		if rule.envoyHeaders && e.options.EnvoyHeaders {
 			rule = translateIt
 		}
 		if !free && rule.use == refused {

@@ -40,7 +40,7 @@ const connectionsMonitor = "envoy.resource_monitors.global_downstream_max_connec
 // Reasons and remedies that several fields share.
 const (
 	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
-	hopChange     = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
+	addsNoHeaders = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
 	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
 	noRetry       = "use retry_policy"
 	noGRPCTimeout = "XLB does not read the header grpc-timeout; remove the field: timeout bounds requests of gRPC, too"
@@ -283,15 +283,15 @@ var basicFields = fieldTable{
 		"upgrade_configs": translateIt,
 
 		// XLB adds no header unless it is told to (EnvoyHeaders). Until then these may only say so.
-		"generate_request_id":                  ofHop(limit(hopChange, boolean(false))),
-		"preserve_external_request_id":         ofHop(limit(hopChange, boolean(true))),
-		"server_header_transformation":         ofHop(limit(hopChange, oneOf("PASS_THROUGH"))),
-		"skip_xff_append":                      ofHop(limit(hopChange, boolean(true))),
-		"use_remote_address":                   ofHop(limit(hopChange, boolean(false))),
-		"xff_num_trusted_hops":                 ofHop(refuse(hopChange)),
+		"generate_request_id":                  unlessEnvoyHeaders(limit(addsNoHeaders, boolean(false))),
+		"preserve_external_request_id":         unlessEnvoyHeaders(limit(addsNoHeaders, boolean(true))),
+		"server_header_transformation":         unlessEnvoyHeaders(limit(addsNoHeaders, oneOf("PASS_THROUGH"))),
+		"skip_xff_append":                      unlessEnvoyHeaders(limit(addsNoHeaders, boolean(true))),
+		"use_remote_address":                   unlessEnvoyHeaders(limit(addsNoHeaders, boolean(false))),
+		"xff_num_trusted_hops":                 unlessEnvoyHeaders(refuse(addsNoHeaders)),
 		"add_user_agent":                       limit(headerChange, boolean(false)),
-		"server_name":                          ofHop(refuse(hopChange)),
-		"via":                                  ofHop(refuse(hopChange)),
+		"server_name":                          unlessEnvoyHeaders(refuse(addsNoHeaders)),
+		"via":                                  unlessEnvoyHeaders(refuse(addsNoHeaders)),
 		"normalize_path":                       translateIt,
 		"stream_idle_timeout":                  translateIt,
 		"request_timeout":                      translateIt,
@@ -312,7 +312,7 @@ var basicFields = fieldTable{
 		"rds":                                  translateIt,
 		"scoped_routes":                        refuse("write the routes in route_config, or use rds"),
 		"local_reply_config":                   refuse("XLB's own answers cannot be changed; remove the field"),
-		"always_set_request_id_in_response":    ofHop(refuse(hopChange)),
+		"always_set_request_id_in_response":    unlessEnvoyHeaders(refuse(addsNoHeaders)),
 		"max_request_headers_kb":               limit(ownParser, count(60)),
 		"delayed_close_timeout":                limit(noField, lasting(time.Second)),
 		"stream_error_on_invalid_http_message": limit(noField, boolean(false)),
@@ -336,7 +336,7 @@ var basicFields = fieldTable{
 	},
 	"envoy.extensions.filters.http.router.v3.Router": {
 		"dynamic_stats":                            ignore("switches counters of the router"),
-		"suppress_envoy_headers":                   ofHop(passOver("XLB adds no x-envoy headers unless it is told to")),
+		"suppress_envoy_headers":                   unlessEnvoyHeaders(passOver("XLB adds no x-envoy headers unless it is told to")),
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
 		"reject_connect_request_early_data":        limit(noField, boolean(false)),
@@ -450,7 +450,7 @@ var basicFields = fieldTable{
 		"request_headers_to_remove":      translateIt,
 		"response_headers_to_add":        translateIt,
 		"response_headers_to_remove":     translateIt,
-		"include_request_attempt_count":  ofHop(refuse(hopChange)),
+		"include_request_attempt_count":  unlessEnvoyHeaders(refuse(addsNoHeaders)),
 		"retry_policy":                   translateIt,
 		"retry_policy_typed_config":      refuse(noRetry),
 		"hedge_policy":                   refuse(noHedge),

@@ -102,7 +102,7 @@ func resourceFate(fd protoreflect.FieldDescriptor) string {
 	if fate(sent) != text {
 		text += ". From a control plane: " + fate(sent)
 	}
-	if inFile.hop || sent.hop {
+	if inFile.envoyHeaders || sent.envoyHeaders {
 		text += ". With `--envoy-headers`: read"
 	}
 	return text

@@ -70,7 +70,7 @@ var resourceFields = fieldTable{
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
 		"access_log":             noted(unwrittenLog),
 		"http2_protocol_options": noted("clients speak HTTP/1.1 here: one that begins with HTTP/2 is refused"),
-		"use_remote_address": ofHop(rule{
+		"use_remote_address": unlessEnvoyHeaders(rule{
 			use: cosmetic, noted: true, differs: true, allows: boolean(true),
 			reason: "requests are passed on without X-Forwarded-For and what else Envoy adds; with --envoy-headers they have it, and are served in user space",
 		}),

@@ -45,8 +45,8 @@ type rule struct {
 	note  string
 	// differs: the field changes what Envoy does, and XLB does what reason says.
 	differs bool
-	// hop: with EnvoyHeaders the field is translated, whatever use says.
-	hop bool
+	// envoyHeaders: with the option of that name the field is translated, whatever use says.
+	envoyHeaders bool
 }
 
 type fields map[protoreflect.Name]rule
@@ -103,9 +103,9 @@ func limit(remedy string, allows func(protoreflect.FieldDescriptor, protoreflect
 	return rule{use: limited, reason: "not supported: " + remedy, allows: allows}
 }
 
-// ofHop is for a field about headers that are added unasked.
-func ofHop(otherwise rule) rule {
-	otherwise.hop = true
+// unlessEnvoyHeaders is for a field about headers that are added unasked.
+func unlessEnvoyHeaders(otherwise rule) rule {
+	otherwise.envoyHeaders = true
 	return otherwise
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// hopFields are those of the connection manager that say which headers are added unasked.
-var hopFields = []struct {
+// managerFields are those of the connection manager that say which headers are added unasked.
+var managerFields = []struct {
 	name   string
 	values []any
 }{
@@ -23,11 +23,11 @@ var hopFields = []struct {
 	{"via", []any{"1.1 me"}},
 }
 
-// HopListener is an Envoy listener with the table, and draws what the connection manager and the router add unasked.
-func (w World) HopListener(t *ActionTable, name string, address netip.AddrPort) Object {
+// HeadersListener is an Envoy listener with the table, and draws what the connection manager and the router add unasked.
+func (w World) HeadersListener(t *ActionTable, name string, address netip.AddrPort) Object {
 	listener := ActionListener(t, name, address)
 	manager := listener["filter_chains"].([]any)[0].(Object)["filters"].([]any)[0].(Object)["typed_config"].(Object)
-	for _, field := range hopFields {
+	for _, field := range managerFields {
 		delete(manager, field.name)
 		if w.oneIn(3) {
 			manager[field.name] = pick(w, field.values)
@@ -42,8 +42,8 @@ func (w World) HopListener(t *ActionTable, name string, address netip.AddrPort) 
 	return listener
 }
 
-// hopHeaders are some that a hop takes for its own, or lets pass.
-var hopHeaders = []string{
+// steeringHeaders are some that Envoy takes for its own, or lets pass.
+var steeringHeaders = []string{
 	"x-envoy-attempt-count", "x-envoy-decorator-operation", "x-envoy-downstream-service-cluster", "x-envoy-downstream-service-node",
 	"x-envoy-expected-rq-timeout-ms", "x-envoy-external-address", "x-envoy-force-trace", "x-envoy-hedge-on-per-try-timeout",
 	"x-envoy-internal", "x-envoy-ip-tags", "x-envoy-is-timeout-retry", "x-envoy-max-retries", "x-envoy-original-dst-host", "x-envoy-original-host",
@@ -53,11 +53,11 @@ var hopHeaders = []string{
 	"x-envoy-upstream-stream-duration-ms", "x-forwarded-client-cert", "x-forwarded-port",
 }
 
-// HopRequest draws a request for one of the table's routes that has passed hops before, or says so.
-func (w World) HopRequest(t *ActionTable) *Request {
+// HeadersRequest draws a request for one of the table's routes that has passed proxies before, or says so.
+func (w World) HeadersRequest(t *ActionTable) *Request {
 	r := w.ActionRequest(t)
 	for range w.IntN(4) {
-		w.header(r, pick(w, hopHeaders), pick(w, []string{"7", "true", "a"}))
+		w.header(r, pick(w, steeringHeaders), pick(w, []string{"7", "true", "a"}))
 	}
 	if w.oneIn(3) {
 		w.header(r, "X-Request-Id", pick(w, []string{"mine", "7c0dbdfe-ae88-94a8-8554-8fcceffbc825", "", "abcdefghijklmnopqrstuvwxyz0123456789"}))

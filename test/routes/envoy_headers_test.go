@@ -20,21 +20,21 @@ import (
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
-// TestHopAddsWhatEnvoyAdds sends the same requests through Envoy and through the slow path as a hop, and compares the headers that
+// TestEnvoyHeadersAreThoseOfEnvoy sends the same requests through Envoy and through the slow path with --envoy-headers, and compares the headers that
 // client and endpoint get; what is random, or a time, by its shape.
-func TestHopAddsWhatEnvoyAdds(t *testing.T) {
+func TestEnvoyHeadersAreThoseOfEnvoy(t *testing.T) {
 	envoytest.Binary(t)
 	w := NewWorld(*seed)
 	tables := make([]*ActionTable, *actionTables)
 	for i := range tables {
 		tables[i] = w.ActionTable()
 	}
-	e, p := startHops(t, w, tables)
+	e, p := startWithHeaders(t, w, tables)
 	differences := 0
 	seen := map[string]int{}
 	for i, table := range tables {
 		for range *actionRequests {
-			r := w.HopRequest(table)
+			r := w.HeadersRequest(table)
 			want, got := e.send(t, i, r), p.send(t, i, r)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("table %d, route %s\n%q\n(-Envoy +XLB):\n%s", i, table.routeAt(r.Target), r.Bytes(), diff)
@@ -63,22 +63,22 @@ var added = []string{
 	"x-envoy-original-host", serviceTimeField, "server", "date", "via",
 }
 
-// startHops runs Envoy and the slow path on the same tables and endpoints, with what each adds unasked.
-func startHops(t testing.TB, w World, tables []*ActionTable) (envoy, xlb *peer) {
+// startWithHeaders runs Envoy and the slow path on the same tables and endpoints, with what each adds unasked.
+func startWithHeaders(t testing.TB, w World, tables []*ActionTable) (envoy, xlb *peer) {
 	t.Helper()
 	addresses := freeAddresses(t, len(tables))
 	var listeners, clusters []any
 	for i, table := range tables {
-		listeners = append(listeners, w.HopListener(table, fmt.Sprintf("table-%d", i), addresses[i]))
+		listeners = append(listeners, w.HeadersListener(table, fmt.Sprintf("table-%d", i), addresses[i]))
 	}
 	for _, name := range slices.Concat(ActionClusters, MirrorClusters) {
-		clusters = append(clusters, clusterAt(name, hopEndpoint(t, name)))
+		clusters = append(clusters, clusterAt(name, headersEndpoint(t, name)))
 	}
 	bootstrap, err := json.Marshal(Object{"static_resources": Object{"listeners": listeners, "clusters": clusters}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("hops.json", bootstrap, config.EnvoyHeaders(true))
+	cfg, err := config.Parse("headers.json", bootstrap, config.EnvoyHeaders(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +91,8 @@ func startHops(t testing.TB, w World, tables []*ActionTable) (envoy, xlb *peer) 
 	return &peer{addresses: e.addresses, conns: e.conns, lines: shaped}, p
 }
 
-// hopEndpoint runs a server that answers with the head that it saw, and with the fields that X-Answer asks for.
-func hopEndpoint(t testing.TB, cluster string) netip.AddrPort {
+// headersEndpoint runs a server that answers with the head that it saw, and with the fields that X-Answer asks for.
+func headersEndpoint(t testing.TB, cluster string) netip.AddrPort {
 	t.Helper()
 	if cluster == "dead" {
 		return endpoint(t, cluster)
