@@ -20,17 +20,17 @@ func assignmentObject(c *model.Cluster) object {
 	return o
 }
 
-// localityObjects are envoy.config.endpoint.v3.LocalityLbEndpoints, one for each place, in the order of their first targets.
+// localityObjects are envoy.config.endpoint.v3.LocalityLbEndpoints, one for each placement, in the order of their first targets.
 func localityObjects(targets []model.Target) []object {
-	at := map[model.Place]int{}
+	at := map[model.Placement]int{}
 	list := []object{}
 	for i := range targets {
-		place := targets[i].Place
-		n, known := at[place]
+		placement := targets[i].Placement
+		n, known := at[placement]
 		if !known {
 			n = len(list)
-			at[place] = n
-			list = append(list, placeObject(place))
+			at[placement] = n
+			list = append(list, placementObject(placement))
 		}
 		endpoints, _ := list[n]["lb_endpoints"].([]object)
 		list[n]["lb_endpoints"] = append(endpoints, targetObject(&targets[i]))
@@ -38,7 +38,7 @@ func localityObjects(targets []model.Target) []object {
 	return list
 }
 
-func placeObject(p model.Place) object {
+func placementObject(p model.Placement) object {
 	o := object{"lb_endpoints": []object{}}
 	if p.Priority != 0 {
 		o["priority"] = p.Priority

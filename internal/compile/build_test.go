@@ -34,7 +34,7 @@ func (c *changing) endpoints() (list []model.Endpoint) {
 		}
 		if c.IntN(2) == 0 {
 			list = append(list, model.Endpoint{
-				Address: address, Weight: 1 + c.Uint32N(3), Place: model.Place{Locality: model.Locality{Zone: string(rune('a' + c.IntN(2)))}},
+				Address: address, Weight: 1 + c.Uint32N(3), Placement: model.Placement{Locality: model.Locality{Zone: string(rune('a' + c.IntN(2)))}},
 				Metadata: []model.Metadata{"", `{"v":1}`, `{"v":2}`}[c.IntN(3)],
 			})
 		}

@@ -31,5 +31,5 @@ func (im *Image) String() string {
 }
 
 func (l *Listener) place() string {
-	return (&model.Listener{Address: l.Address, Many: l.Many}).Place()
+	return (&model.Listener{Address: l.Address, Many: l.Many}).Destinations()
 }

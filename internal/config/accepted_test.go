@@ -737,8 +737,8 @@ var acceptances = []struct {
 		}},
 	{change{"priority and locality", "$locality", "{priority: 2, locality: {region: r, zone: z, sub_zone: s}, load_balancing_weight: 7}"},
 		func(c *model.Config) {
-			place := model.Place{Priority: 2, Locality: model.Locality{Region: "r", Zone: "z", SubZone: "s"}, LocalityWeight: 7}
-			c.Clusters[0].Targets[0].Place, c.Clusters[0].Endpoints[0].Place = place, place
+			place := model.Placement{Priority: 2, Locality: model.Locality{Region: "r", Zone: "z", SubZone: "s"}, LocalityWeight: 7}
+			c.Clusters[0].Targets[0].Placement, c.Clusters[0].Endpoints[0].Placement = place, place
 		}},
 	{change{"panic threshold and localities", "$cluster", "{common_lb_config: {healthy_panic_threshold: {value: 33.5}, locality_weighted_lb_config: {}}}"},
 		func(c *model.Config) {
@@ -837,10 +837,10 @@ var acceptances = []struct {
 		}},
 	{change{"another locality", "$cluster.load_assignment.endpoints", "+ {locality: {zone: z}, lb_endpoints: [{endpoint: {hostname: h, address: {socket_address: {address: '::1', port_value: 1}}}}]}"},
 		func(c *model.Config) {
-			place := model.Place{Locality: model.Locality{Zone: "z"}}
-			c.Clusters[0].Targets = append(c.Clusters[0].Targets, model.Target{Host: "::1", Port: 1, Weight: 1, Place: place})
+			place := model.Placement{Locality: model.Locality{Zone: "z"}}
+			c.Clusters[0].Targets = append(c.Clusters[0].Targets, model.Target{Host: "::1", Port: 1, Weight: 1, Placement: place})
 			c.Clusters[0].Endpoints = append(c.Clusters[0].Endpoints,
-				model.Endpoint{Address: netip.MustParseAddrPort("[::1]:1"), Weight: 1, Place: place})
+				model.Endpoint{Address: netip.MustParseAddrPort("[::1]:1"), Weight: 1, Placement: place})
 		}},
 }
 

@@ -62,7 +62,7 @@ func placesOf(cfg *model.Config) []string {
 		if cfg.PassesBy(l) {
 			what += " passes by"
 		}
-		out = append(out, fmt.Sprintf("%s: %s: %s", l.Name, l.Place(), what))
+		out = append(out, fmt.Sprintf("%s: %s: %s", l.Name, l.Destinations(), what))
 	}
 	for _, p := range cfg.Passed {
 		out = append(out, fmt.Sprintf("%s: left alone: %s", p.Listener, p.Why))

@@ -138,7 +138,7 @@ func (t *translator) place(l *model.Listener, path string) {
 	}
 	place := destination{l.Address, l.Many, l.CatchAll}
 	if first, ok := t.addresses[place]; ok && l.Address.IsValid() {
-		t.p.Add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Place(), shown(first))
+		t.p.Add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Destinations(), shown(first))
 	} else {
 		t.addresses[place] = l
 	}

@@ -32,8 +32,8 @@ type Locality struct {
 	Region, Zone, SubZone string
 }
 
-// Place is where an endpoint stands in its cluster (envoy.config.endpoint.v3.LocalityLbEndpoints).
-type Place struct {
+// Placement is where an endpoint stands in its cluster (envoy.config.endpoint.v3.LocalityLbEndpoints).
+type Placement struct {
 	// Priority: 0 is the first, at most 128.
 	Priority uint32
 	Locality Locality

@@ -171,7 +171,7 @@ type Target struct {
 	Host   string
 	Port   uint16
 	Weight uint32
-	Place
+	Placement
 	Health HealthStatus
 	Check  EndpointCheck
 	// HashKey is hashed in place of the address; empty: the address is.
@@ -185,14 +185,17 @@ type Target struct {
 
 // At returns the endpoint that the target is at one of its addresses.
 func (t *Target) At(ip netip.Addr) Endpoint {
-	return Endpoint{Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Place: t.Place, Health: t.Health, HashKey: t.HashKey, Check: t.Check, Metadata: t.Metadata, TLS: t.TLS, Hostname: t.Hostname}
+	return Endpoint{
+		Address: netip.AddrPortFrom(ip, t.Port), Weight: t.Weight, Placement: t.Placement, Health: t.Health, HashKey: t.HashKey, Check: t.Check,
+		Metadata: t.Metadata, TLS: t.TLS, Hostname: t.Hostname,
+	}
 }
 
-// Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several places.
+// Endpoint is an address that serves a cluster. Weight is at least 1. An address may stand in several localities and priorities.
 type Endpoint struct {
 	Address netip.AddrPort
 	Weight  uint32
-	Place
+	Placement
 	Health HealthStatus
 	// Check says how health checks ask it.
 	Check EndpointCheck

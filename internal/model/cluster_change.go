@@ -4,9 +4,9 @@ package model
 
 // ClusterChange is where two lists of clusters differ: before and behind that they have the same, by their pointers.
 type ClusterChange struct {
-	// First is the place of the first difference in both lists.
+	// First is the index of the first difference in both lists.
 	First int
-	// Removed stand there in the one list, Added in the other. A cluster that has another place stands in both.
+	// Removed stand there in the one list, Added in the other. A cluster that has moved in the list stands in both.
 	Removed, Added []*Cluster
 }
 

@@ -65,8 +65,8 @@ type ConnectionLimits struct {
 	Drain time.Duration
 }
 
-// Place is where connections go that the listener takes, as text.
-func (l *Listener) Place() string {
+// Destinations are where the connections go that the listener takes, as text.
+func (l *Listener) Destinations() string {
 	switch {
 	case !l.Many.IsValid():
 		return l.Address.String()

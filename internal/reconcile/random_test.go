@@ -55,7 +55,7 @@ func (w world) cluster(name string) *model.Cluster {
 	c.Balancing.LocalityWeighted = w.IntN(2) == 0
 	for port := 9000; port < 9004; port++ {
 		if w.IntN(2) == 0 {
-			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3), Place: w.place(), Health: w.health()})
+			c.Endpoints = append(c.Endpoints, model.Endpoint{Address: address(port), Weight: 1 + w.Uint32N(3), Placement: w.placement(), Health: w.health()})
 		}
 	}
 	if w.IntN(3) == 0 {
@@ -80,9 +80,9 @@ func (w world) metadata() model.Metadata {
 	return []model.Metadata{"", `{"v":1}`, `{"v":2}`, `{"v":2,"w":1}`}[w.IntN(4)]
 }
 
-// place is the first priority more often than another.
-func (w world) place() model.Place {
-	return model.Place{
+// placement is the first priority more often than another.
+func (w world) placement() model.Placement {
+	return model.Placement{
 		Priority:       uint32(max(0, w.IntN(5)-2)),
 		Locality:       model.Locality{Zone: string(rune('a' + w.IntN(2)))},
 		LocalityWeight: 1 + w.Uint32N(3),

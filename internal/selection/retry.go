@@ -36,7 +36,7 @@ func (r *retryPicker) Tried(e slowpath.Picked) {
 		return
 	}
 	tried, _ := r.s.cfg.Generation().Endpoint(p.Index())
-	r.attempted = append(r.attempted, tried.Place.Priority)
+	r.attempted = append(r.attempted, tried.Placement.Priority)
 	if len(r.attempted)%r.frequency != 0 {
 		return
 	}

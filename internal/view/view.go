@@ -168,9 +168,9 @@ func (v *View) Connections(limit int) ([]admin.Connection, error) {
 }
 
 func placeOf(e *reconcile.EndpointEntry) metrics.Place {
-	at := e.Place.Locality
+	at := e.Placement.Locality
 	return metrics.Place{
-		Priority: e.Place.Priority, Region: at.Region, Zone: at.Zone, SubZone: at.SubZone, Health: e.Health.String(), Share: e.Share,
+		Priority: e.Placement.Priority, Region: at.Region, Zone: at.Zone, SubZone: at.SubZone, Health: e.Health.String(), Share: e.Share,
 	}
 }
 

@@ -42,7 +42,7 @@ type Member struct {
 	Weight uint32
 	// HealthWeight is its share of a priority's health where that is weighted: as configured, whatever the policy.
 	HealthWeight uint32
-	model.Place
+	model.Placement
 	// Health as configured.
 	Health model.HealthStatus
 	// HashKey is what is hashed of it.

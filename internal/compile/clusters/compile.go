@@ -88,7 +88,7 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 		weight := turnWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)
 		c.Members = append(c.Members, Member{
-			Endpoint: uint32(i), Weight: weight, HealthWeight: max(e.Weight, 1), Place: e.Place, Health: e.Health, HashKey: hashKey(source, &e),
+			Endpoint: uint32(i), Weight: weight, HealthWeight: max(e.Weight, 1), Placement: e.Placement, Health: e.Health, HashKey: hashKey(source, &e),
 		})
 	}
 	for i := range c.Endpoints {

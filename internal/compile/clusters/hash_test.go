@@ -51,9 +51,9 @@ func described(g *Group) []string {
 }
 
 func TestHashesDrawPriorities(t *testing.T) {
-	place := func(priority uint32) model.Place { return model.Place{Priority: priority} }
-	in := func(zone string, weight uint32) model.Place {
-		return model.Place{Locality: model.Locality{Zone: zone}, LocalityWeight: weight}
+	priority := func(n uint32) model.Placement { return model.Placement{Priority: n} }
+	in := func(zone string, weight uint32) model.Placement {
+		return model.Placement{Locality: model.Locality{Zone: zone}, LocalityWeight: weight}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -63,16 +63,16 @@ func TestHashesDrawPriorities(t *testing.T) {
 	}{
 		{"one priority", model.Balancing{}, []model.Endpoint{{Weight: 1}, {Weight: 3}}, []string{":1=0.250 :2=0.750 "}},
 		{"the first hashes are the first priority's", model.Balancing{},
-			[]model.Endpoint{{}, {Health: model.Unhealthy}, {Place: place(1)}}, []string{"70: :1=1.000 ", "30: :3=1.000 "}},
+			[]model.Endpoint{{}, {Health: model.Unhealthy}, {Placement: priority(1)}}, []string{"70: :1=1.000 ", "30: :3=1.000 "}},
 		{"degraded hosts are in no table, and their share is lost", model.Balancing{},
 			[]model.Endpoint{{}, {Health: model.Degraded}, {Health: model.Unhealthy}}, []string{":1=1.000 "}},
 		{"panic takes all", model.Balancing{FailOnPanic: true},
 			[]model.Endpoint{{}, {Health: model.Unhealthy}, {Health: model.Unhealthy}}, []string{":1=0.333 :2=0.333 :3=0.333 "}},
 		{"localities share by weight", model.Balancing{LocalityWeighted: true},
-			[]model.Endpoint{{Place: in("b", 3)}, {Place: in("a", 1)}, {Place: in("a", 1)}, {Place: in("c", 0)}},
+			[]model.Endpoint{{Placement: in("b", 3)}, {Placement: in("a", 1)}, {Placement: in("a", 1)}, {Placement: in("c", 0)}},
 			[]string{":2=0.125 :3=0.125 :1=0.750 "}},
 		{"the share of an empty locality is lost", model.Balancing{LocalityWeighted: true},
-			[]model.Endpoint{{Place: in("b", 3), Health: model.Unhealthy}, {Place: in("a", 1)}}, []string{":2=0.250 "}},
+			[]model.Endpoint{{Placement: in("b", 3), Health: model.Unhealthy}, {Placement: in("a", 1)}}, []string{":2=0.250 "}},
 		{"no endpoints", model.Balancing{}, nil, []string{""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -130,10 +130,10 @@ func text(g *Group) string {
 	return s + "}"
 }
 
-func at(priority uint32) Member { return Member{Place: model.Place{Priority: priority}} }
+func at(priority uint32) Member { return Member{Placement: model.Placement{Priority: priority}} }
 
 func in(zone string, weight uint32) Member {
-	return Member{Place: model.Place{Locality: model.Locality{Zone: zone}, LocalityWeight: weight}}
+	return Member{Placement: model.Placement{Locality: model.Locality{Zone: zone}, LocalityWeight: weight}}
 }
 
 func (m Member) is(h model.HealthStatus) Member {

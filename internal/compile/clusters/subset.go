@@ -60,23 +60,23 @@ func (c *Cluster) part(rules *model.Subsets, labels []model.Labels, asked model.
 	return len(c.Parts) - 1
 }
 
-// inPlace is how many there are in a locality of a priority.
-type inPlace map[model.Place]int
+// byPlacement is how many there are in a locality of a priority.
+type byPlacement map[model.Placement]int
 
-func countPlaces(members []Member) inPlace {
-	count := inPlace{}
+func countByPlacement(members []Member) byPlacement {
+	count := byPlacement{}
 	for i := range members {
-		count[members[i].Place]++
+		count[members[i].Placement]++
 	}
 	return count
 }
 
 // scale gives each locality of the part the share of its weight that the part has of its members, rounded as Envoy does.
 func (p *Part) scale(all []Member) {
-	here, everywhere := countPlaces(p.Members), countPlaces(all)
+	here, everywhere := countByPlacement(p.Members), countByPlacement(all)
 	for i := range p.Members {
-		place := p.Members[i].Place
-		weight := float32(place.LocalityWeight) * float32(here[place]) / float32(everywhere[place])
+		placement := p.Members[i].Placement
+		weight := float32(placement.LocalityWeight) * float32(here[placement]) / float32(everywhere[placement])
 		p.Members[i].LocalityWeight = uint32(math.Round(float64(weight)))
 	}
 }

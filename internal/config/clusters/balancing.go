@@ -27,9 +27,9 @@ func balancing(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment) model.
 	}
 }
 
-// placeOf is that of a locality's endpoints.
-func placeOf(l *endpointv3.LocalityLbEndpoints) model.Place {
-	return model.Place{
+// placementOf is that of a locality's endpoints.
+func placementOf(l *endpointv3.LocalityLbEndpoints) model.Placement {
+	return model.Placement{
 		Priority:       l.GetPriority(),
 		Locality:       values.Locality(l.GetLocality()),
 		LocalityWeight: l.GetLoadBalancingWeight().GetValue(),
@@ -44,14 +44,14 @@ func (t *translator) localityWeights(a *endpointv3.ClusterLoadAssignment, path s
 	}
 	first := map[key]int{}
 	for i, l := range a.GetEndpoints() {
-		place := placeOf(l)
-		k := key{place.Priority, place.Locality}
+		placement := placementOf(l)
+		k := key{placement.Priority, placement.Locality}
 		before, twice := first[k]
 		if !twice {
 			first[k] = i
 			continue
 		}
-		if placeOf(a.GetEndpoints()[before]) != place {
+		if placementOf(a.GetEndpoints()[before]) != placement {
 			t.p.Add(problem.At(path+".endpoints", i)+".load_balancing_weight",
 				"differs from that of endpoints[%d], which is the same locality and priority; merge the two", before)
 		}

@@ -176,7 +176,7 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			if !ok {
 				continue
 			}
-			target.Place = placeOf(locality)
+			target.Placement = placementOf(locality)
 			key := model.Target{Host: target.Host, Port: target.Port}
 			first, twice := seen[key]
 			if twice && c.Discovery == model.EDS {

@@ -252,7 +252,7 @@ func (t *translator) cellListener(l *listenerv3.Listener, c cell, path string) *
 	}
 	if !c.base {
 		out.Source = out.Name
-		out.Name = fmt.Sprintf("%s (%s)", out.Source, out.Place())
+		out.Name = fmt.Sprintf("%s (%s)", out.Source, out.Destinations())
 	}
 	t.telling[out] = t.telling[out] || out.Unbound || out.CatchAll
 	return out

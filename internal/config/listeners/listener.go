@@ -72,7 +72,7 @@ func (t *translator) all(l *listenerv3.Listener, path string) []*model.Listener 
 		same.Name, same.Address = cmp.Or(l.GetName(), t.Address(l.GetAddress(), path).String()), address
 		for _, at := range t.listenersAt(same, path) {
 			if at.Source == "" {
-				at.Source, at.Name = same.GetName(), fmt.Sprintf("%s (%s)", same.GetName(), at.Place())
+				at.Source, at.Name = same.GetName(), fmt.Sprintf("%s (%s)", same.GetName(), at.Destinations())
 			}
 			out = append(out, at)
 		}

@@ -67,7 +67,7 @@ type endpoint struct {
 	index      uint32
 	weight     uint32
 	loadWeight uint32
-	place      model.Place
+	placement  model.Placement
 	health     model.HealthStatus
 	share      float64
 	// tls and hostname are for those who connect to it.
@@ -97,7 +97,7 @@ func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
 		if isOut(e.health) && !isOut(m.Health) {
 			e.since = r.now()
 		}
-		e.place, e.health = m.Place, m.Health
+		e.placement, e.health = m.Placement, m.Health
 	}
 	if err := r.applySubsets(known, c); err != nil {
 		return err

@@ -16,10 +16,10 @@ type EndpointEntry struct {
 	Index   uint32
 	Cluster string
 	Address netip.AddrPort
-	// Weight as configured, the sum where it stands in several places; Place and Health are those of the first.
-	Weight uint32
-	Place  model.Place
-	Health model.HealthStatus
+	// Weight as configured, the sum where it stands in several localities or priorities; Placement and Health are those of the first.
+	Weight    uint32
+	Placement model.Placement
+	Health    model.HealthStatus
 	// Share is the part of the cluster's requests that is the endpoint's; see clusters.Group.Shares.
 	Share float64
 	// Gone says that it has left the configuration and waits for ReleaseEndpoint.
@@ -63,7 +63,7 @@ func (r *Reconciler) Endpoints() []EndpointEntry {
 
 func (e *endpoint) entry(key endpointKey) EndpointEntry {
 	return EndpointEntry{
-		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Place: e.place, Health: e.health, Share: e.share, Gone: e.gone,
+		Index: e.index, Cluster: key.cluster, Address: key.address, Weight: e.weight, Placement: e.placement, Health: e.health, Share: e.share, Gone: e.gone,
 		TLS: e.tls, Hostname: e.hostname, Inner: e.inner,
 	}
 }
