@@ -92,7 +92,7 @@ func checkRaw() Finding {
 	return fine(name, "balancers can be told of ends")
 }
 
-// checkPrograms loads everything and attaches nothing.
+// checkPrograms loads what the agent loads on this kernel, and attaches nothing.
 func checkPrograms() Finding {
 	const name = "kernel"
 	f := Finding{Name: name, Status: Missing, Remedy: "Linux 6.6 or later, and root (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)"}
@@ -101,6 +101,7 @@ func checkPrograms() Finding {
 		f.Detail = err.Error()
 		return f
 	}
+	kernel.DropOtherIterators(spec, false)
 	coll, err := ebpf.NewCollection(spec)
 	if err != nil {
 		f.Detail = err.Error()

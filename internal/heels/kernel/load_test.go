@@ -15,6 +15,10 @@ func TestProgramsLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !ListsMaps() {
+		t.Log("this kernel lets no iterator run over a map: the agent does not load", kernelProgHeelsConnections)
+		DropOtherIterators(spec, true)
+	}
 	for name := range spec.Programs {
 		t.Run(name, func(t *testing.T) {
 			one := spec.Copy()
