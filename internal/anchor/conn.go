@@ -174,12 +174,12 @@ func (c *Conn) refuse(slow maps.SlowConn) (lingers bool) {
 }
 
 // refuseLocked is refuse for the request of a lease. The caller holds use.
-func (c *Conn) refuseLocked(conn *socket, l maps.Lease, begun bool) (lingers bool) {
+func (c *Conn) refuseLocked(conn *socket, l maps.Lease, responseStarted bool) (lingers bool) {
 	switch {
 	case c.forwarded == l && l.Number != 0:
 		c.part(conn, l, Linger)
 		return true
-	case begun:
+	case responseStarted:
 		c.abort()
 	default:
 		c.written += c.set.cfg.Handler.Refuse(conn)
@@ -398,7 +398,7 @@ func (c *Conn) uploadEnded(conn *socket, l maps.Lease, r Uploaded) (lingers bool
 	c.read += r.Read
 	switch r.End {
 	case UploadMalformed:
-		return c.refuseLocked(conn, l, r.Begun)
+		return c.refuseLocked(conn, l, r.ResponseStarted)
 	case UploadDone:
 		c.uploaded = l
 	}

@@ -49,8 +49,8 @@ type clock struct {
 	kernel, daemon uint32
 	// closeAt is when it closes, if it is not in use; zero while its time is not up.
 	closeAt time.Time
-	// begun: it has carried a request. silent: its time is up because it has not.
-	begun, silent bool
+	// used: it has carried a request. silent: its time is up because it has not.
+	used, silent bool
 }
 
 // limits are those of a connection to a listener, or in place of them what ends all connections.
@@ -221,7 +221,7 @@ func (c *Conn) look(now time.Time) (over bool) {
 		c.clock.closeAt = time.Time{}
 	}
 	if c.clock.closeAt.IsZero() {
-		c.clock.silent = l.Opening > 0 && !busy && !c.clock.begun && now.Sub(c.opened) >= l.Opening
+		c.clock.silent = l.Opening > 0 && !busy && !c.clock.used && now.Sub(c.opened) >= l.Opening
 		if c.clock.silent || l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {
 			c.drain(now, l)
 		} else {
@@ -238,7 +238,7 @@ func (c *Conn) nextLook(l Limits, busy bool, now time.Time) time.Time {
 	switch {
 	case l.Idle == 0 && l.Age > 0:
 		next = c.opened.Add(l.Age)
-	case l.Idle == 0 && c.clock.begun:
+	case l.Idle == 0 && c.clock.used:
 		next = now.Add(time.Hour)
 	case l.Idle == 0:
 		next = now.Add(l.step())
@@ -262,7 +262,7 @@ func (c *Conn) nextLook(l Limits, busy bool, now time.Time) time.Time {
 func (c *Conn) noteUse(look maps.ClientLook, busy bool, now time.Time) {
 	k := &c.clock
 	daemon := c.requests.Load()
-	k.begun = k.begun || look.Requests > 0 || daemon > 0
+	k.used = k.used || look.Requests > 0 || daemon > 0
 	changed := look.Known != 0 && look.Requests != k.kernel || daemon != k.daemon
 	k.kernel, k.daemon = look.Requests, daemon
 	switch {

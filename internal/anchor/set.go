@@ -86,8 +86,8 @@ type Uploaded struct {
 	// Read are the bytes taken from the client.
 	Read uint64
 	End  UploadEnd
-	// Begun: the client has some of the response.
-	Begun bool
+	// ResponseStarted: the client has some of the response.
+	ResponseStarted bool
 }
 
 // Client is the daemon's end of a client's connection, of which the next bytes can be looked at before they are taken.

@@ -19,7 +19,7 @@ func (h *Handback) Fail(l pool.Lost) {
 	if l.Why == pool.Timeout && (!l.Whole || l.ReplyOpen) {
 		h.timedOut(l.Endpoint)
 	}
-	h.cfg.Logger.Debug("request has lost its endpoint", "why", l.Why, "begun", l.Begun, "whole", l.Whole, "request_open", l.RequestOpen)
+	h.cfg.Logger.Debug("request has lost its endpoint", "why", l.Why, "begun", l.ResponseStarted, "whole", l.Whole, "request_open", l.RequestOpen)
 	if l.Kept != nil && h.resend(l) {
 		return
 	}
@@ -36,7 +36,7 @@ func (h *Handback) endLost(conn net.Conn, l pool.Lost) (written uint64, o anchor
 	case l.Whole:
 		// The answer did not wait for the request, or the endpoint closed behind it before the lease had ended.
 		return 0, h.behind(l.Lease)
-	case l.Begun:
+	case l.ResponseStarted:
 		return 0, anchor.Cut
 	}
 	written, err := h.cfg.Proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})

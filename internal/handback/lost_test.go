@@ -49,7 +49,7 @@ func TestClientOfALostLeaseGoesOnBehindAWholeExchange(t *testing.T) {
 				h := New(Config{Shared: shared})
 				// A write would wait for ever.
 				conn, _ := net.Pipe()
-				written, got := h.endLost(conn, pool.Lost{Lease: lease, Begun: true, Whole: tt.whole, ReplyOpen: tt.pending&maps.PendingReply != 0, RequestOpen: tt.pending&(request|send) != 0})
+				written, got := h.endLost(conn, pool.Lost{Lease: lease, ResponseStarted: true, Whole: tt.whole, ReplyOpen: tt.pending&maps.PendingReply != 0, RequestOpen: tt.pending&(request|send) != 0})
 				want := tt.want
 				if tt.keeps {
 					proof, ok := shared.RequestWhole(lease)

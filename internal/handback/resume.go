@@ -91,12 +91,12 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 	}
 }
 
-func resumed(k *pool.Kept) *slowpath.Begun {
-	return &slowpath.Begun{Request: k.Request, Began: k.Began, Deadline: k.Deadline}
+func resumed(k *pool.Kept) *slowpath.ResumedRequest {
+	return &slowpath.ResumedRequest{Request: k.Request, Began: k.Began, Deadline: k.Deadline}
 }
 
 // resume serves a client's connection from that request on, which the random number has decided about.
-func (h *Handback) resume(draw uint64, request *slowpath.Begun) func(context.Context, net.Conn, anchor.Boundary, anchor.Session) anchor.Result {
+func (h *Handback) resume(draw uint64, request *slowpath.ResumedRequest) func(context.Context, net.Conn, anchor.Boundary, anchor.Session) anchor.Result {
 	return func(ctx context.Context, conn net.Conn, at anchor.Boundary, s anchor.Session) anchor.Result {
 		s.Draw = draw
 		return h.serve(ctx, conn, at, s, request)

@@ -18,11 +18,11 @@ func (h *Handback) Serve(ctx context.Context, conn net.Conn, at anchor.Boundary,
 }
 
 // serve serves a connection, of which the kernel has begun to serve the first request unless resumed is nil.
-func (h *Handback) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, resumed *slowpath.Begun) anchor.Result {
+func (h *Handback) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, s anchor.Session, resumed *slowpath.ResumedRequest) anchor.Result {
 	listener := generation.ListenerID(s.Listener)
 	r, err := h.cfg.Proxy.Serve(ctx, conn, slowpath.Session{
 		Listener: listener, Destination: s.VIP, Opened: s.Opened, From: s.From, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests,
-		Claim: h.cfg.Selector.Claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Begun: resumed,
+		Claim: h.cfg.Selector.Claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Resumed: resumed,
 		Turn:    h.cfg.Scheduler.Turn(s.Tenant),
 		Closing: func() bool { return s.Closing != nil && s.Closing() || h.cfg.Generation().Departed(listener) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,

@@ -132,7 +132,7 @@ func (u *upload) broken(err error) anchor.Uploaded {
 }
 
 func (u *upload) malformed() anchor.Uploaded {
-	begun := atomic.LoadUint64(&u.slot.Moved) > 0
+	responseStarted := atomic.LoadUint64(&u.slot.Moved) > 0
 	u.h.cfg.Shared.CancelLease(u.lease)
-	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, Begun: begun}
+	return anchor.Uploaded{Read: u.read, End: anchor.UploadMalformed, ResponseStarted: responseStarted}
 }

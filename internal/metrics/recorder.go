@@ -17,8 +17,8 @@ type Request struct {
 	Status int
 	// Flag is Envoy's response flag, "-" when an endpoint answered.
 	Flag string
-	// Begun: the kernel had sent the request to an endpoint, and has counted it. Sent: the slow path has sent it again.
-	Begun, Sent bool
+	// Resumed: the kernel had sent the request to an endpoint, and has counted it. Sent: the slow path has sent it again.
+	Resumed, Sent bool
 }
 
 // flagConnectFailure says that no endpoint could be connected to, so the request
@@ -77,7 +77,7 @@ func NewRecorder() *Recorder {
 func (r *Recorder) Record(q Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !q.Begun {
+	if !q.Resumed {
 		r.total++
 		r.flags[q.Flag]++
 	}
@@ -97,14 +97,14 @@ func (c *slowCluster) record(q Request) {
 	if answered {
 		c.responses[class]++
 	}
-	if q.Flag == flagClientGone && (!q.Begun || q.Sent) {
+	if q.Flag == flagClientGone && (!q.Resumed || q.Sent) {
 		c.cancelled++
 	}
 	if !q.sent() {
 		return
 	}
 	e := c.endpoints[q.Endpoint]
-	if !q.Begun || q.Sent {
+	if !q.Resumed || q.Sent {
 		c.requests++
 		e.requests++
 	}

@@ -17,8 +17,8 @@ func TestClientsThatLeaveAreCountedWithTheirCluster(t *testing.T) {
 		{Cluster: "web", Endpoint: endpoint, Flag: "DC"},
 		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "DC"},
 		{Cluster: "web", Flag: "DC"},
-		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Begun: true, Sent: true},
-		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Begun: true}, // the kernel has counted it
+		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Resumed: true, Sent: true},
+		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Resumed: true}, // the kernel has counted it
 		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "-"},
 		{Flag: "DC"},
 	} {
@@ -34,9 +34,9 @@ func TestClientsThatLeaveAreCountedWithTheirCluster(t *testing.T) {
 func TestRequestsThatTheKernelBeganAreNotCountedTwice(t *testing.T) {
 	first, second := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	r := NewRecorder()
-	r.Record(Request{Cluster: "web", Endpoint: first, Status: 503, Flag: "URX", Begun: true})
+	r.Record(Request{Cluster: "web", Endpoint: first, Status: 503, Flag: "URX", Resumed: true})
 	r.Withheld("web", first, 503)
-	r.Record(Request{Cluster: "web", Endpoint: second, Status: 200, Flag: "-", Begun: true, Sent: true})
+	r.Record(Request{Cluster: "web", Endpoint: second, Status: 200, Flag: "-", Resumed: true, Sent: true})
 	r.Withheld("web", first, 409)
 	if total, flags := r.totals(); total != 0 || len(flags) != 0 {
 		t.Errorf("requests of the slow path: got %d, %v, want none", total, flags)

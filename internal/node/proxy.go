@@ -27,7 +27,7 @@ func (o observer) Observe(r slowpath.Report) {
 	if r.Listener == "" {
 		return
 	}
-	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Begun: r.Begun, Sent: r.Sent})
+	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Resumed: r.Resumed, Sent: r.Sent})
 }
 
 func (n *Node) newProxy() *slowpath.Proxy {

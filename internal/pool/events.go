@@ -112,7 +112,7 @@ func (p *Pool) tellLocked(s *isock, why Failure) {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		if lost := p.lostOf(s.slot, why); p.cfg.Shared.HadClient(lost.Lease) {
-			if why == Reset && !lost.Begun && !lost.Whole && !lost.RequestOpen {
+			if why == Reset && !lost.ResponseStarted && !lost.Whole && !lost.RequestOpen {
 				p.mayResend(s, &lost)
 			}
 			p.cfg.Clients.Fail(lost)
@@ -145,15 +145,15 @@ func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 	// Of a send that has not returned the client may have to send a part again.
 	_, whole := p.cfg.Shared.RequestWhole(lease)
 	return Lost{
-		Lease:       lease,
-		Endpoint:    atomic.LoadUint32(&sl.Endpoint),
-		Cookie:      atomic.LoadUint64(&sl.Cookie),
-		Why:         why,
-		Head:        atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
-		Begun:       atomic.LoadUint64(&sl.Moved) > 0,
-		Whole:       !sl.ResponseOpen(),
-		ReplyOpen:   sl.ReplyOpen(),
-		RequestOpen: !whole,
+		Lease:           lease,
+		Endpoint:        atomic.LoadUint32(&sl.Endpoint),
+		Cookie:          atomic.LoadUint64(&sl.Cookie),
+		Why:             why,
+		Head:            atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
+		ResponseStarted: atomic.LoadUint64(&sl.Moved) > 0,
+		Whole:           !sl.ResponseOpen(),
+		ReplyOpen:       sl.ReplyOpen(),
+		RequestOpen:     !whole,
 	}
 }
 

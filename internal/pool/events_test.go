@@ -36,7 +36,7 @@ func TestOverdueLeaseFails(t *testing.T) {
 		want Lost
 	}{
 		{"nothing has come", request{cookie: 7}, Lost{Cookie: 7, Why: Timeout}},
-		{"a part has come", request{cookie: 8, moved: 100}, Lost{Cookie: 8, Why: Timeout, Begun: true}},
+		{"a part has come", request{cookie: 8, moved: 100}, Lost{Cookie: 8, Why: Timeout, ResponseStarted: true}},
 		{"the request is not complete", request{cookie: 9, open: true}, Lost{Cookie: 9, Why: RequestTimeout, RequestOpen: true}},
 	}
 	for _, tt := range tests {
@@ -121,7 +121,7 @@ func TestLeaseFailsWithItsISock(t *testing.T) {
 		want  Lost
 	}{
 		{"remote endpoint closes", false, hang, request{cookie: 7}, Lost{Cookie: 7, Why: Reset}},
-		{"remote endpoint closes in the middle", false, hang, request{cookie: 7, moved: 1}, Lost{Cookie: 7, Why: Reset, Begun: true}},
+		{"remote endpoint closes in the middle", false, hang, request{cookie: 7, moved: 1}, Lost{Cookie: 7, Why: Reset, ResponseStarted: true}},
 		{"remote endpoint does not wait for the request", false, hang, request{cookie: 7, open: true}, Lost{Cookie: 7, Why: Reset, RequestOpen: true}},
 		{"local endpoint closes", true, hang, request{cookie: 7}, Lost{Cookie: 7, Why: Reset}},
 		// Its bytes come over TCP when its program has given up.
@@ -188,7 +188,7 @@ func TestISockThatAProgramGaveUpIsClosed(t *testing.T) {
 				}
 				mustEnd(t, s.conns()[0])
 				if untold {
-					r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+					r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, ResponseStarted: true})
 				}
 				s.await(2)
 				r.awaitIdle(ours, 1)
@@ -387,7 +387,7 @@ func TestLeaseThatIsAboutToEndAsItsEndpointClosesHasNotFailed(t *testing.T) {
 			atomic.StoreUint32(&r.shared.Slots[slot].Pending, uint32(tt.pending))
 			must(t, r.connOf(s, slot).Close())
 			r.mustFail(Lost{
-				Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true, Whole: true,
+				Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, ResponseStarted: true, Whole: true,
 				ReplyOpen: tt.pending == maps.PendingReply, RequestOpen: tt.pending == maps.PendingSend,
 			})
 			e := &r.shared.Endpoints[ours]

@@ -40,8 +40,8 @@ type Lost struct {
 	Why      Failure
 	// Head reports that the request was a HEAD.
 	Head bool
-	// Begun: the client has some of the response. Whole: the response is framed to its end. ReplyOpen: it is not known to have been moved to there.
-	Begun, Whole, ReplyOpen bool
+	// ResponseStarted: the client has some of the response. Whole: the response is framed to its end. ReplyOpen: it is not known to have been moved to there.
+	ResponseStarted, Whole, ReplyOpen bool
 	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
 	RequestOpen bool
 	// Kept is the request if it may be sent again; nil otherwise. Unseen: it is certain that no server has seen it, so that its method is of

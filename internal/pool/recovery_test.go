@@ -321,7 +321,7 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 			r.breakSlot(slot, true)
 			tt.first(t, r, c)
 			r.p.Broken(slot)
-			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+			r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, ResponseStarted: true})
 		})
 	}
 }
@@ -427,7 +427,7 @@ func TestClientOfALeaseThatBreaksMeanwhileIsTold(t *testing.T) {
 	r.breakSlot(slot, true)
 	r.p.lostLocked(r.p.isocks[slot], Timeout)
 	r.p.mu.Unlock()
-	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, ResponseStarted: true})
 }
 
 func TestClientOfAnISockThatCannotBeWatchedAnyMoreIsTold(t *testing.T) {
@@ -440,5 +440,5 @@ func TestClientOfAnISockThatCannotBeWatchedAnyMoreIsTold(t *testing.T) {
 	r.p.poller.Forget(s.fd)
 	r.p.rearmLocked(s)
 	r.p.mu.Unlock()
-	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, Begun: true})
+	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset, ResponseStarted: true})
 }

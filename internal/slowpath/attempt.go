@@ -58,10 +58,10 @@ func (x *exchange) timeLeft() time.Duration {
 	switch {
 	case x.Head.Connect():
 		return 0
-	case x.begun == nil:
+	case x.resumed == nil:
 		return x.Route.Timeout
 	}
-	return x.begun.timeLeft()
+	return x.resumed.timeLeft()
 }
 
 // leave takes the request from its cluster's count.

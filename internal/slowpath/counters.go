@@ -124,8 +124,8 @@ type Report struct {
 	Status   int
 	Flag     Flag
 	Duration time.Duration
-	// Begun: the fast path has counted the request, and its first attempt. Sent: the proxy has made another one.
-	Begun, Sent bool
+	// Resumed: the fast path has counted the request, and its first attempt. Sent: the proxy has made another one.
+	Resumed, Sent bool
 }
 
 // Observer is told of every request when it has ended. It is called on the

@@ -50,7 +50,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
 		head:   buffers.Head(),
 	}
-	*d.head = append((*d.head)[:0], s.Begun.request()...)
+	*d.head = append((*d.head)[:0], s.Resumed.request()...)
 	d.reader.Reset(d.in)
 	return d
 }
@@ -58,7 +58,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 func (d *downstream) release() {
 	d.turn.Rest()
 	d.session.Claim.unused()
-	d.session.Begun.drop()
+	d.session.Resumed.drop()
 	if d.crashed {
 		// Another goroutine may use the buffers still.
 		d.out.Abandon()
@@ -127,7 +127,7 @@ func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalR
 			return 0, headRejected, ReplyHeadTooLarge
 		case end > 0:
 			return end, headComplete, noReply
-		case scanned == 0 && (!first || d.in.Consumed > 0 || d.session.Begun != nil):
+		case scanned == 0 && (!first || d.in.Consumed > 0 || d.session.Resumed != nil):
 			return 0, headNone, noReply
 		}
 		if !timed {
@@ -275,7 +275,7 @@ func (d *downstream) charge() {
 // begin waits for the turn of a request. It reports false for one that is not to be served, since too
 // many of its client's group wait: one that the fast path has begun to serve is never that.
 func (d *downstream) begin() bool {
-	if d.requests == 0 && d.session.Begun != nil {
+	if d.requests == 0 && d.session.Resumed != nil {
 		d.turn.Work()
 		return true
 	}

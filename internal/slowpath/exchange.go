@@ -68,8 +68,8 @@ type exchange struct {
 	fails bool
 	// sticky is the request's session, nil without one.
 	sticky *policy.Session
-	// begun is set for a request that the fast path has begun to serve, and attempt until its first attempt has been gone on with.
-	begun   *Begun
+	// resumed is set for a request that the fast path has begun to serve, and attempt until its first attempt has been gone on with.
+	resumed *ResumedRequest
 	attempt *Attempt
 	// flag of a response that is the endpoint's.
 	flag Flag
@@ -111,7 +111,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 	}
 	x.Pacer = x
 	if d.requests == 1 {
-		x.goOnWith(d.session.Begun)
+		x.continueWith(d.session.Resumed)
 	}
 	if x.body != nil {
 		x.body.OnProgress = func() { x.watchdog.Progress() }

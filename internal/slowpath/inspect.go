@@ -18,7 +18,7 @@ var errNoChain = errors.New("no filter chain matches the connection")
 // has carried requests stays one of HTTP, whatever has become of its listener.
 func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	s := &d.session
-	if s.Requests > 0 || s.Begun != nil {
+	if s.Requests > 0 || s.Resumed != nil {
 		return nil, nil, nil
 	}
 	if proxy := p.config.TCP(s.Listener); proxy != nil {

@@ -267,8 +267,8 @@ type Session struct {
 	// Draw is the random number by which the first request was routed before, 0 for none. Another one would
 	// give routes with a fraction more than their share.
 	Draw uint64
-	// Begun is the first request where the fast path has begun to serve it; nil: all are read from the connection.
-	Begun *Begun
+	// Resumed is the first request where the fast path has begun to serve it; nil: all are read from the connection.
+	Resumed *ResumedRequest
 	// Brief: the requests would not be here if the fast path had had a connection idle, and it opens one now. What is opened here is not needed
 	// for long: of thousands of endpoints it would double the connections.
 	Brief bool

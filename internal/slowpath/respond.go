@@ -198,6 +198,6 @@ func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
 func (x *exchange) finish(status int, flag Flag) {
 	x.proxy.finish(Report{
 		Listener: x.session.Listener, Cluster: x.cluster, Endpoint: x.Address,
-		Status: status, Flag: flag, Duration: time.Since(x.Began), Begun: x.begun != nil, Sent: x.sentAnew(),
+		Status: status, Flag: flag, Duration: time.Since(x.Began), Resumed: x.resumed != nil, Sent: x.sentAnew(),
 	})
 }

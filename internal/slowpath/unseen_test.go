@@ -80,7 +80,7 @@ func TestServeBeginsWithWhatLiesAhead(t *testing.T) {
 	defer client.Close()
 	served := make(chan Result, 1)
 	go func() {
-		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Begun: &Begun{Request: "GET /ahead HTTP/1.1\r\nHost: a\r\n\r\n"}})
+		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Resumed: &ResumedRequest{Request: "GET /ahead HTTP/1.1\r\nHost: a\r\n\r\n"}})
 		served <- r
 	}()
 	resp, err := http.ReadResponse(bufio.NewReader(client), nil)

@@ -21,8 +21,8 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// begunCase is a request that the fast path has sent, and what came of it.
-type begunCase struct {
+// resumedCase is a request that the fast path has sent, and what came of it.
+type resumedCase struct {
 	name string
 	// answer is what the endpoint has sent, or the connection is lost. hold leaves the connection open behind it.
 	answer string
@@ -42,7 +42,7 @@ type begunCase struct {
 func TestRequestThatHasBegunGoesOn(t *testing.T) {
 	const bad, good = "HTTP/1.1 503 X\r\nContent-Length: 2\r\n\r\nno", okLine + "Content-Length: 2\r\n\r\nok"
 	again := &model.Retry{On: model.RetryOn5xx, Retries: 1, Base: time.Millisecond, Max: time.Millisecond}
-	tests := []begunCase{
+	tests := []resumedCase{
 		{name: "withheld", answer: bad, hold: true, policy: again, want: 200, reusable: true, sent: 1},
 		{name: "withheld, not whole", answer: "HTTP/1.1 503 X\r\nContent-Length: 3\r\n\r\nno", hold: true, policy: again, want: 200, sent: 1},
 		{name: "withheld, in chunks", answer: "HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n", hold: true, policy: again, want: 200, reusable: true, sent: 1},
@@ -69,7 +69,7 @@ func TestRequestThatHasBegunGoesOn(t *testing.T) {
 	}
 }
 
-func (c *begunCase) play(t *testing.T) {
+func (c *resumedCase) play(t *testing.T) {
 	var sent, bodies atomic.Int32
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
 		for {
@@ -114,15 +114,15 @@ func (c *begunCase) play(t *testing.T) {
 			}
 		}
 	}
-	begun := &Begun{Request: c.request, Began: time.Now(), Attempt: attempt}
+	resumed := &ResumedRequest{Request: c.request, Began: time.Now(), Attempt: attempt}
 	if c.within > 0 {
-		begun.Deadline = time.Now().Add(c.within)
+		resumed.Deadline = time.Now().Add(c.within)
 	}
 	client, server := net.Pipe()
 	defer client.Close()
 	served := make(chan Result, 1)
 	go func() {
-		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Begun: begun})
+		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Resumed: resumed})
 		served <- r
 	}()
 	answers := bufio.NewReader(client)
@@ -164,10 +164,10 @@ func TestAttemptIsGivenUpWhereNobodyServes(t *testing.T) {
 	first := &fakePick{balancer: f.balancer}
 	client, server := net.Pipe()
 	defer client.Close()
-	begun := &Begun{Request: get, Attempt: &Attempt{
+	resumed := &ResumedRequest{Request: get, Attempt: &Attempt{
 		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)), End: func(AttemptEnd) { ends++ },
 	}}
-	if _, err := f.proxy.Serve(t.Context(), server, Session{Begun: begun}); err == nil || ends != 1 || !first.done {
+	if _, err := f.proxy.Serve(t.Context(), server, Session{Resumed: resumed}); err == nil || ends != 1 || !first.done {
 		t.Errorf("got %v, %d ends, endpoint done %v", err, ends, first.done)
 	}
 }
@@ -184,7 +184,7 @@ func TestAttemptEndsWithItsClient(t *testing.T) {
 	first := &fakePick{balancer: f.balancer}
 	client, server := net.Pipe()
 	defer client.Close()
-	begun := &Begun{Request: get, Began: time.Now(), Attempt: &Attempt{
+	resumed := &ResumedRequest{Request: get, Began: time.Now(), Attempt: &Attempt{
 		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)),
 		OnLoss: func(f func()) func() bool {
 			defer close(waits)
@@ -194,7 +194,7 @@ func TestAttemptEndsWithItsClient(t *testing.T) {
 	}}
 	served := make(chan Result, 1)
 	go func() {
-		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Begun: begun})
+		r, _ := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Resumed: resumed})
 		served <- r
 	}()
 	<-waits

@@ -13,8 +13,8 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// Begun is a request that the fast path has begun to serve, and that the proxy goes on with.
-type Begun struct {
+// ResumedRequest is a request that the fast path has begun to serve, and that the proxy goes on with.
+type ResumedRequest struct {
 	// Request is whole, as the client has sent it, and no longer on the connection.
 	Request string
 	// Began is when it was sent, Deadline the end of the route's timeout, which counts from then; zero: there is none.
@@ -56,7 +56,7 @@ type AttemptEnd struct {
 var errLost = errors.New("the endpoint has ended the connection before the response")
 
 // request is empty where there is none.
-func (b *Begun) request() string {
+func (b *ResumedRequest) request() string {
 	if b == nil {
 		return ""
 	}
@@ -64,7 +64,7 @@ func (b *Begun) request() string {
 }
 
 // drop ends an attempt that nobody has gone on with.
-func (b *Begun) drop() {
+func (b *ResumedRequest) drop() {
 	if b == nil || b.Attempt == nil || b.Attempt.taken {
 		return
 	}
@@ -76,19 +76,19 @@ func (b *Begun) drop() {
 	a.Endpoint.Done(Outcome{})
 }
 
-func (b *Begun) timeLeft() time.Duration {
+func (b *ResumedRequest) timeLeft() time.Duration {
 	if b.Deadline.IsZero() {
 		return 0
 	}
 	return max(time.Until(b.Deadline), 1)
 }
 
-// goOnWith makes the request one that has begun; nil: it has not.
-func (x *exchange) goOnWith(b *Begun) {
+// continueWith makes the request one that has begun; nil: it has not.
+func (x *exchange) continueWith(b *ResumedRequest) {
 	if b == nil {
 		return
 	}
-	x.begun, x.Began, x.attempt = b, b.Began, b.Attempt
+	x.resumed, x.Began, x.attempt = b, b.Began, b.Attempt
 }
 
 // adopt finds the share of the route that the attempt was sent to. Where the configuration has changed meanwhile, and no share leads there, the
@@ -117,7 +117,7 @@ func (x *exchange) enterCluster() (leave func(), err error) {
 // resume goes on with the attempt as if it had just been sent.
 func (x *exchange) resume() (*h1.Response, error) {
 	a := x.attempt
-	x.readBegun()
+	x.readResumedBody()
 	x.attempt, a.taken = nil, true
 	x.endpoint, x.Address = a.Endpoint, a.Endpoint.Address()
 	x.Attempts++
@@ -133,8 +133,8 @@ func (x *exchange) resume() (*h1.Response, error) {
 	return x.upstream.Responses.Final(x.Head.Method, x.passInterim)
 }
 
-// readBegun reads the request's body, which is in memory.
-func (x *exchange) readBegun() {
+// readResumedBody reads the request's body, which is in memory.
+func (x *exchange) readResumedBody() {
 	if x.body == nil {
 		return
 	}
@@ -148,7 +148,7 @@ func (x *exchange) readBegun() {
 
 // sentAnew reports whether the request was sent by the proxy.
 func (x *exchange) sentAnew() bool {
-	if x.begun != nil && x.begun.Attempt != nil {
+	if x.resumed != nil && x.resumed.Attempt != nil {
 		return x.Attempts > 1
 	}
 	return x.Attempts > 0
