@@ -30,7 +30,7 @@ type Config struct {
 	Selector   *selection.Selector
 	Proxy      *slowpath.Proxy
 	// Scheduler shares the daemon's work among its clients.
-	Scheduler *shares.Desk
+	Scheduler *shares.Scheduler
 	Health    Health
 	// Pool and Anchors have the i-socks and the clients. Both are made of a Handback, and so are not called before they are there.
 	Pool    func() Pool
@@ -81,11 +81,11 @@ func New(cfg Config) *Handback { return &Handback{cfg: cfg} }
 func (h *Handback) Resent() uint64 { return h.resent.Load() }
 
 // ticketOf is one of the client's group with the scheduler, by the daemon's end of its connection.
-func (h *Handback) ticketOf(client net.Conn) *shares.Turn {
+func (h *Handback) ticketOf(client net.Conn) *shares.Ticket {
 	if c, ok := client.(anchor.Client); ok {
-		return h.cfg.Scheduler.Turn(c.Tenant())
+		return h.cfg.Scheduler.Ticket(c.Tenant())
 	}
-	return &shares.Turn{}
+	return &shares.Ticket{}
 }
 
 // trailersPass reports whether the trailers of a lease's request, and of its response, do: whether both its listener and its cluster say so.

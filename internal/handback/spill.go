@@ -56,7 +56,7 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
 	defer stop()
 	r, err := h.cfg.Proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Turn: h.ticketOf(client),
+		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketOf(client),
 		Trailers: h.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	endpoint := shared.Slots[s.Lease.Slot].Endpoint
@@ -121,7 +121,7 @@ func (h *Handback) forwardRemainder(ctx context.Context, s pool.Spilled, client 
 	defer context.AfterFunc(ctx, func() { interrupt(client, s.Upstream) })()
 	r := remainderOf(&slot.Response, h.trailersPass(client, slot.Endpoint))
 	ticket := h.ticketOf(client)
-	defer ticket.Rest()
+	defer ticket.Yield()
 	forwarded, received, behind, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived, ticket)
 	switch {
 	case errors.Is(err, io.EOF) && r.endless:
@@ -182,10 +182,10 @@ const copyBuffer = 64 << 10
 
 // forward copies the rest of a response with the flow control of both connections, and counts as it goes. It returns how much the client
 // has got, how much was read for it, and how much of that lay behind the response.
-func forward(client io.Writer, upstream io.Reader, r *bodyRemainder, counter *uint64, ticket *shares.Turn) (forwarded, received, behind uint64, err error) {
+func forward(client io.Writer, upstream io.Reader, r *bodyRemainder, counter *uint64, ticket *shares.Ticket) (forwarded, received, behind uint64, err error) {
 	buffer := make([]byte, copyBuffer)
 	for {
-		ticket.Rest()
+		ticket.Yield()
 		n, err := upstream.Read(buffer)
 		ticket.Work()
 		received += uint64(n)

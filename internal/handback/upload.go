@@ -25,8 +25,8 @@ func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Leas
 	defer release()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	ticket := h.cfg.Scheduler.Turn(client.Tenant())
-	defer ticket.Rest()
+	ticket := h.cfg.Scheduler.Ticket(client.Tenant())
+	defer ticket.Yield()
 	returned := false
 	defer func() {
 		if !returned { // a panic, which resets the client
@@ -47,7 +47,7 @@ func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Leas
 // upload is what is left of one request.
 type upload struct {
 	h        *Handback
-	ticket   *shares.Turn
+	ticket   *shares.Ticket
 	client   anchor.Client
 	endpoint *upstream.Conn
 	lease    maps.Lease
@@ -73,7 +73,7 @@ func (u *upload) send(passing, taken int) error {
 
 // next waits for bytes of the client, which stay there, while others work.
 func (u *upload) next() (int, error) {
-	u.ticket.Rest()
+	u.ticket.Yield()
 	defer u.ticket.Work()
 	return u.client.Peek(u.buffer)
 }

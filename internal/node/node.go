@@ -134,10 +134,10 @@ type Node struct {
 	view   *view.View
 
 	// unswept: the slow path still has something of clusters that have gone. Guarded by source.Exclusive.
-	unswept bool
-	ready   atomic.Pointer[error]
-	unfit   string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
-	desk    *shares.Desk
+	unswept   bool
+	ready     atomic.Pointer[error]
+	unfit     string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	scheduler *shares.Scheduler
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
@@ -171,7 +171,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
-	precedence.Take(n.log, func() time.Duration { return n.desk.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.every(running, pace, due, f) })
+	precedence.Take(n.log, func() time.Duration { return n.scheduler.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.every(running, pace, due, f) })
 	n.source.Begin(bootstrap)
 	n.background(running, api)
 	n.open(ctx)
@@ -215,7 +215,7 @@ func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Nod
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), desk: newDesk()}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), scheduler: newScheduler()}
 	n.source, n.inner = n.newSource(bootstrap), listeners.NewInner(n.log)
 	n.setReady(errStarting)
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
@@ -549,6 +549,6 @@ func (n *Node) newView() *view.View {
 	return view.New(view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unfit }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
-		Health: n.health, Guards: n.guards, Scheduler: n.desk, Crashes: n.crashes, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	})
 }

@@ -74,7 +74,7 @@ func (n *Node) newSelector() *selection.Selector {
 
 func (n *Node) newHandback() *handback.Handback {
 	return handback.New(handback.Config{
-		Shared: n.datapath.Shared, Generation: n.activator.Generation, Selector: n.selector, Proxy: n.proxy, Scheduler: n.desk, Health: n.health,
+		Shared: n.datapath.Shared, Generation: n.activator.Generation, Selector: n.selector, Proxy: n.proxy, Scheduler: n.scheduler, Health: n.health,
 		Pool: func() handback.Pool { return n.pool }, Anchors: func() handback.Anchors { return n.anchors },
 		Withheld: n.recorder.Withheld, Crashes: n.crashes, Logger: n.log,
 	})

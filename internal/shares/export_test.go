@@ -2,9 +2,9 @@
 
 package shares
 
-// Nodes is how many tenants and branches a desk remembers.
-func (d *Desk) Nodes() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.nodes
+// Nodes is how many tenants and branches a scheduler remembers.
+func (s *Scheduler) Nodes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes
 }

@@ -4,18 +4,18 @@ package shares
 
 import "time"
 
-// node is a tenant, or a branch with several. All are guarded by the mu of their Desk.
+// node is a tenant, or a branch with several. All are guarded by the mu of their Scheduler.
 type node struct {
 	parent   *node
 	branches map[uint64]*node
-	// had is the time of its turns so far. now is the time of the branch that got the last one: who wants
-	// nothing for a while does not save up what the others have had meanwhile.
+	// had is how long its tickets have run so far. now is had of the branch that was chosen last: a branch
+	// without tickets for a while does not save up what the others have had meanwhile.
 	had, now time.Duration
-	// users hold turns, or wait for one, here or below.
+	// users is how many tickets run or wait, here or below.
 	users int
-	// waiting is how many do; queue has those of a leaf, the first of them at head.
+	// waiting is how many wait; queue has those of a leaf, the first of them at head.
 	waiting int
-	queue   []*Turn
+	queue   []*Ticket
 	head    int
 	// busy are the branches in which some wait, in no order. at is where this one stands in its
 	// parent's list.
@@ -23,7 +23,7 @@ type node struct {
 	at   int
 }
 
-// enter counts one more who wants a turn.
+// enter counts one more ticket that runs or waits.
 func (n *node) enter() {
 	for ; n.parent != nil; n = n.parent {
 		if n.users == 0 {
@@ -39,7 +39,7 @@ func (n *node) leave() {
 	}
 }
 
-// begin charges the first of a turn.
+// begin charges the minimum for a ticket that starts.
 func (n *node) begin(d time.Duration) {
 	for ; n.parent != nil; n = n.parent {
 		n.parent.now = max(n.parent.now, n.had)
@@ -53,8 +53,8 @@ func (n *node) charge(d time.Duration) {
 	}
 }
 
-// push puts a turn last in the queue of a leaf.
-func (n *node) push(t *Turn) {
+// push puts a ticket last in the queue of a leaf.
+func (n *node) push(t *Ticket) {
 	n.queue = append(n.queue, t)
 	for ; ; n = n.parent {
 		n.waiting++
@@ -68,8 +68,8 @@ func (n *node) push(t *Turn) {
 	}
 }
 
-// next takes the first turn of the tenant that has had the least. Somebody must wait.
-func (n *node) next() *Turn {
+// next takes the first ticket of the tenant that has had the least. At least one must wait.
+func (n *node) next() *Ticket {
 	n.waiting--
 	if len(n.busy) == 0 {
 		return n.pop()
@@ -92,7 +92,7 @@ func (n *node) next() *Turn {
 }
 
 // pop takes the first of a leaf's queue.
-func (n *node) pop() *Turn {
+func (n *node) pop() *Ticket {
 	t := n.queue[n.head]
 	n.queue[n.head] = nil
 	n.head++
@@ -105,7 +105,7 @@ func (n *node) pop() *Turn {
 	return t
 }
 
-// forget drops those below that want nothing, and returns how many.
+// forget drops branches without tickets, and returns how many.
 func (n *node) forget() (dropped int) {
 	for id, b := range n.branches {
 		dropped += b.forget()

@@ -447,12 +447,12 @@ func TestPanicGivesTheKernelsChoiceBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.faults.set(at)
-			desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 1})
-			r, err := c.proxy.Serve(t.Context(), server, Session{Listener: "l", Claim: &Claim{Cluster: "c", Endpoint: claimed}, Turn: desk.Turn(shares.Path{1})})
+			scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 1})
+			r, err := c.proxy.Serve(t.Context(), server, Session{Listener: "l", Claim: &Claim{Cluster: "c", Endpoint: claimed}, Ticket: scheduler.Ticket(shares.Path{1})})
 			if r.Quiet || !errors.Is(err, crash.Err) {
 				t.Errorf("got %+v, %v, want the end of the connection", r, err)
 			}
-			if n := desk.Counts().Tenants; n != 0 {
+			if n := scheduler.Counts().Tenants; n != 0 {
 				t.Errorf("%d tenants are at work still", n)
 			}
 			c.mustHaveNothing()

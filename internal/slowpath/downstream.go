@@ -29,7 +29,7 @@ type downstream struct {
 	proxy   *Proxy
 	session Session
 	conn    net.Conn
-	turn    *shares.Turn
+	ticket  *shares.Ticket
 	in      *conns.Source
 	reader  *bufio.Reader // over in, for bodies
 	out     *h1.Writer
@@ -44,7 +44,7 @@ type downstream struct {
 
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
-		proxy: p, session: s, conn: conn, turn: turnOf(s.Turn),
+		proxy: p, session: s, conn: conn, ticket: ticketOf(s.Ticket),
 		in:     &conns.Source{Conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
@@ -56,7 +56,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 }
 
 func (d *downstream) release() {
-	d.turn.Rest()
+	d.ticket.Yield()
 	d.session.Claim.unused()
 	d.session.Resumed.drop()
 	if d.crashed {
@@ -166,8 +166,8 @@ func (d *downstream) fill() error {
 	if len(b) == cap(b) {
 		b = append(b, 0)[:len(b)]
 	}
-	// Whoever has a head begun takes no turn for it.
-	d.turn.Rest()
+	// A client that has sent a part of a head holds no ticket for it.
+	d.ticket.Yield()
 	n, err := d.in.ReadConn(b[len(b):cap(b)])
 	*d.head = b[:len(b)+n]
 	if n > 0 {
@@ -224,7 +224,7 @@ func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 func (d *downstream) bodyOf(h *head.Head, end int) *h1.RequestBody {
 	d.in.Pending = (*d.head)[end:]
 	d.reader.Reset(d.in)
-	return h1.NewRequestBody(h, d.reader, d.turn)
+	return h1.NewRequestBody(h, d.reader, d.ticket)
 }
 
 // table is the listener's, or nil.
@@ -253,38 +253,38 @@ func (d *downstream) headTimeout() (within time.Duration, reply LocalReply) {
 	return within, reply
 }
 
-// turnOf is the turn that was given, or one that nobody waits for.
-func turnOf(t *shares.Turn) *shares.Turn {
+// ticketOf is the ticket that was given, or one that never waits.
+func ticketOf(t *shares.Ticket) *shares.Ticket {
 	if t == nil {
-		return &shares.Turn{}
+		return &shares.Ticket{}
 	}
 	return t
 }
 
-// charge makes the turn that of whose request has come, where the connection carries those of several clients: the one before may have been another's.
+// charge makes the ticket that of the tenant whose request has come, where the connection carries those of several clients: the one before may have been another's.
 func (d *downstream) charge() {
 	if d.session.From == nil {
 		return
 	}
-	if tenant := d.session.From().Tenant; tenant != d.turn.Path() {
-		d.turn.Rest()
-		d.turn = d.turn.For(tenant)
+	if tenant := d.session.From().Tenant; tenant != d.ticket.Path() {
+		d.ticket.Yield()
+		d.ticket = d.ticket.For(tenant)
 	}
 }
 
-// begin waits for the turn of a request. It reports false for one that is not to be served, since too
+// begin waits until the ticket runs for a request. It reports false for one that is not to be served, since too
 // many of its client's group wait: one that the fast path has begun to serve is never that.
 func (d *downstream) begin() bool {
 	if d.requests == 0 && d.session.Resumed != nil {
-		d.turn.Work()
+		d.ticket.Work()
 		return true
 	}
-	return d.turn.Begin()
+	return d.ticket.Begin()
 }
 
 // linger closes the connection as conns.LingeringClose does.
 func (d *downstream) linger() {
-	d.turn.Rest()
+	d.ticket.Yield()
 	conns.LingeringClose(d.conn)
 }
 

@@ -32,7 +32,7 @@ type exchange struct {
 	watchdog *watchdog.Watchdog
 
 	readAfter      atomic.Int64 // since began, in nanoseconds, when the request had been read whole; 0: it has not
-	steps          int          // of work since the turn was given up
+	steps          int          // of work since the ticket was yielded
 	cluster        string       // that the request is counted for
 	cors           policy.CORS
 	connectTimeout time.Duration

@@ -55,8 +55,8 @@ func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error)
 // hold waits, and reports whether there still is somebody to answer then. The bytes of a client that has a body to send are not read before they are
 // wanted.
 func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
-	x.turn.Rest()
-	defer x.turn.Work()
+	x.ticket.Yield()
+	defer x.ticket.Work()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x.ctx = ctx

@@ -86,8 +86,8 @@ type front struct {
 	address  string
 	// brief is Session.Brief of what is served next.
 	brief atomic.Bool
-	// desk gives the turns: one connection works at a time, unless a test has another.
-	desk atomic.Pointer[shares.Desk]
+	// scheduler divides the time: one connection works at a time, unless a test has another.
+	scheduler atomic.Pointer[shares.Scheduler]
 
 	// panics are those that a test provokes.
 	panics uint64
@@ -128,7 +128,7 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 	for _, o := range options {
 		o(&config, route)
 	}
-	f.desk.Store(shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 1000}))
+	f.scheduler.Store(shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 1000}))
 	f.proxy = New(config)
 	f.listen()
 	return f
@@ -158,8 +158,8 @@ func (f *front) listen() {
 		f.proxy.Close()
 		// Copies of requests may be under way.
 		await.Quiet(f.t, func() string {
-			if c := f.desk.Load().Counts(); c.Tenants > 0 {
-				return fmt.Sprintf("somebody has a turn still: %+v", c)
+			if c := f.scheduler.Load().Counts(); c.Tenants > 0 {
+				return fmt.Sprintf("a ticket still runs: %+v", c)
 			}
 			return ""
 		})
@@ -172,7 +172,7 @@ func (f *front) listen() {
 // serve does what the owner of anchors does.
 func (f *front) serve(ctx context.Context, conn net.Conn) {
 	for {
-		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l", Brief: f.brief.Load(), Turn: f.desk.Load().Turn(shares.Path{1})})
+		r, _ := f.proxy.Serve(ctx, conn, Session{Listener: "l", Brief: f.brief.Load(), Ticket: f.scheduler.Load().Ticket(shares.Path{1})})
 		f.mu.Lock()
 		f.results = append(f.results, r)
 		f.mu.Unlock()

@@ -43,15 +43,15 @@ func (s *Session) origin() upstream.Origin {
 }
 
 // onward is the origin of what is sent on, of which so many copies may be made. circle is for what comes from its client.
-func (s *Session) onward(turn *shares.Turn, circle *atomic.Bool, copies int) upstream.Origin {
+func (s *Session) onward(ticket *shares.Ticket, circle *atomic.Bool, copies int) upstream.Origin {
 	from := s.origin()
-	return upstream.Origin{Tenant: turn.Path(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
+	return upstream.Origin{Tenant: ticket.Path(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
 }
 
 // connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the
 // connection's origin says: it passes so few listeners that this is bounded, too.
 func (s *Session) connecting() upstream.Origin {
-	return s.onward(turnOf(s.Turn), &atomic.Bool{}, policy.Copies(s.origin()))
+	return s.onward(ticketOf(s.Ticket), &atomic.Bool{}, policy.Copies(s.origin()))
 }
 
 // onward is the origin of what is sent on for the request.
@@ -59,7 +59,7 @@ func (x *exchange) onward() upstream.Origin {
 	if x.circle == nil {
 		x.circle = &atomic.Bool{}
 	}
-	return x.session.onward(x.turn, x.circle, policy.CopiesOfEach(policy.Copies(x.session.origin()), x.copied))
+	return x.session.onward(x.ticket, x.circle, policy.CopiesOfEach(policy.Copies(x.session.origin()), x.copied))
 }
 
 // circles reports an endpoint that what has passed so many listeners must not come to.
@@ -88,5 +88,5 @@ func (x *exchange) circles() bool {
 
 // hasCircled reports that the request was given up by a listener that it has come to from here.
 func (x *exchange) hasCircled() bool {
-	return x.circle != nil && x.session.onward(x.turn, x.circle, 0).Circle.Load()
+	return x.circle != nil && x.session.onward(x.ticket, x.circle, 0).Circle.Load()
 }

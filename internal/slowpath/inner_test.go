@@ -25,9 +25,9 @@ import (
 
 // house is a proxy whose endpoints are its own listeners, the rooms: clusters and listeners are called by their addresses.
 type house struct {
-	proxy *Proxy
-	desk  *shares.Desk
-	ctx   context.Context //nolint:containedctx // of the test
+	proxy     *Proxy
+	scheduler *shares.Scheduler
+	ctx       context.Context //nolint:containedctx // of the test
 
 	mu sync.Mutex
 	// requests are those that were routed, by listener, and carried the origins of those that came from another. Both are guarded by mu.
@@ -56,7 +56,7 @@ func answers() *model.Route {
 // newHouse has rooms with one route each.
 func newHouse(t *testing.T, routes map[byte]*model.Route) *house {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &house{requests: map[string]int{}, ctx: ctx, desk: shares.NewDesk(shares.Limits{AtWork: 2, Waiting: 1 << 20})}
+	h := &house{requests: map[string]int{}, ctx: ctx, scheduler: shares.NewScheduler(shares.Limits{AtWork: 2, Waiting: 1 << 20})}
 	balancer := &fakeBalancer{endpoints: map[string][]netip.AddrPort{}}
 	tables := map[string]*model.RouteTable{}
 	names := map[*model.RouteTable]string{}
@@ -136,7 +136,7 @@ func pair(ctx context.Context) (near, far *net.TCPConn, err error) {
 
 // serve does what the owner of connections does.
 func (h *house) serve(conn net.Conn, s Session) {
-	s.Turn = h.desk.Turn(shares.Path{1})
+	s.Ticket = h.scheduler.Ticket(shares.Path{1})
 	for quiet := true; quiet; {
 		r, _ := h.proxy.Serve(h.ctx, conn, s)
 		quiet = r.Quiet

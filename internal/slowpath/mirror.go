@@ -41,7 +41,7 @@ type requestCopy struct {
 	trailers bool
 	// connectTimeout, and timeout of the whole exchange.
 	connectTimeout, timeout time.Duration
-	turn                    *shares.Turn
+	ticket                  *shares.Ticket
 	// conn is the connection in use, or nil. ended: done was called.
 	conn  *conns.Conn
 	ended bool
@@ -79,7 +79,7 @@ func (x *exchange) makeCopies() {
 	}
 	x.copied = len(x.copies)
 	for _, c := range x.copies {
-		c.from = x.session.onward(x.turn, &atomic.Bool{}, policy.CopiesOfEach(left, x.copied))
+		c.from = x.session.onward(x.ticket, &atomic.Bool{}, policy.CopiesOfEach(left, x.copied))
 	}
 }
 
@@ -121,7 +121,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster),
 		head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
-		connectTimeout: cluster.ConnectTimeout, timeout: timeout, turn: x.turn.Another(),
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout, ticket: x.ticket.Another(),
 	}
 }
 
@@ -194,9 +194,9 @@ func (c *requestCopy) run(body, trailer []byte) {
 			return
 		}
 	}
-	defer c.turn.Rest()
+	defer c.ticket.Yield()
 	c.conn = conn
-	conn.Begin(ctx, c.proxy.config.Limits.heads(), c.turn)
+	conn.Begin(ctx, c.proxy.config.Limits.heads(), c.ticket)
 	if !c.trailers {
 		trailer = nil
 	}

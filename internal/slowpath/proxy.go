@@ -251,8 +251,8 @@ type Session struct {
 	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
 	// nil: of none is that known.
 	Gone func() bool
-	// Turn of who serves the connection, which it gives up at the end; nil: nobody waits for it.
-	Turn *shares.Turn
+	// Ticket to serve the connection, which yields it at the end; nil: it never waits.
+	Ticket *shares.Ticket
 	// Claim for the first request. It is used if the request's route has that
 	// cluster; in any case Endpoint.Done is called.
 	Claim *Claim

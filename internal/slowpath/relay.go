@@ -36,8 +36,8 @@ type RelayRequest struct {
 	Deadline time.Time
 	// Idle is the longest time without progress: zero stands for Limits.StreamIdle, a negative one for none.
 	Idle time.Duration
-	// Turn of who does the work; nil: nobody waits for it.
-	Turn *shares.Turn
+	// Ticket to do the work; nil: it never waits.
+	Ticket *shares.Ticket
 	// Report to the observer; Relay sets Status, Flag and Duration.
 	Report Report
 }
@@ -106,7 +106,7 @@ type relay struct {
 	in       *conns.Source // over upstream
 	answers  *h1.ResponseReader
 	out      *h1.Writer
-	turn     *shares.Turn
+	ticket   *shares.Ticket
 	result   RelayResult
 	// crashed is downstream's.
 	crashed bool
@@ -122,15 +122,15 @@ func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 		open:     req.Open,
 		in:       &conns.Source{Conn: upstream},
 		out:      h1.NewWriter(client, p.config.Crashes, conns.Abort),
-		turn:     turnOf(req.Turn),
+		ticket:   ticketOf(req.Ticket),
 	}
-	r.answers = h1.NewResponseReader(conns.Paced{Reader: r.in, Turn: r.turn}, p.config.Limits.heads())
+	r.answers = h1.NewResponseReader(conns.Paced{Reader: r.in, Ticket: r.ticket}, p.config.Limits.heads())
 	r.out.Begin()
 	return r
 }
 
 func (r *relay) release() {
-	r.turn.Rest()
+	r.ticket.Yield()
 	if r.crashed {
 		r.out.Abandon()
 		return
@@ -177,7 +177,7 @@ func (r *relay) part() {
 	case r.open:
 		r.result.Lingers = true
 	default:
-		r.turn.Rest()
+		r.ticket.Yield()
 		conns.LingeringClose(r.client)
 	}
 }

@@ -172,8 +172,8 @@ func (x *exchange) abandon(resp *h1.Response, err error) {
 
 // pause waits before a retry, unless the request ends first.
 func (x *exchange) pause(d time.Duration) bool {
-	x.turn.Rest()
-	defer x.turn.Work()
+	x.ticket.Yield()
+	defer x.ticket.Work()
 	return sleep(x.ctx, d) && x.ctx.Err() == nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 )
 
-// Whatever has a regular expression rewrite a long value gives the turn up meanwhile.
+// Whatever has a regular expression rewrite a long value yields the ticket meanwhile.
 func TestLongRewritesLetOthersWork(t *testing.T) {
 	long, err := matcher.NewSubstitution(`a.{100}b`, "x")
 	if err != nil {
@@ -42,21 +42,21 @@ func TestLongRewritesLetOthersWork(t *testing.T) {
 		"share": {model.Route{Hash: hashes, DrawByHash: true, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}, func(x *exchange) { policy.ChooseCluster(&x.Request) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
+			scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
 			x := &exchange{
-				downstream: &downstream{conn: conn, turn: desk.Turn(shares.Path{1})},
+				downstream: &downstream{conn: conn, ticket: scheduler.Ticket(shares.Path{1})},
 				Request:    headers.Request{Conn: conn, Route: &does.route, Table: &model.RouteTable{}},
 			}
 			x.Pacer = x
 			x.Head = head.Head{Path: value, Authority: "a", Fields: []field{{Name: []byte("x"), Value: []byte(value)}}}
-			// The turn has been ended since it took long, and another works.
-			other := desk.Turn(shares.Path{2})
+			// The ticket has been stopped since it ran for long, and another runs.
+			other := scheduler.Ticket(shares.Path{2})
 			other.Begin()
-			defer other.Rest()
-			defer x.turn.Rest()
+			defer other.Yield()
+			defer x.ticket.Yield()
 			does.work(x)
-			if desk.Counts().Waited == 0 {
-				t.Error("all of it was done while another had the turn")
+			if scheduler.Counts().Waited == 0 {
+				t.Error("all of it was done while another ticket ran")
 			}
 		})
 	}

@@ -42,16 +42,16 @@ func (x *exchange) routeTable() *model.RouteTable {
 
 // letWork lets others work, in the midst of what may take long.
 func (x *exchange) letWork() (gone bool) {
-	x.turn.Yield()
+	x.ticket.Reschedule()
 	return x.session.Gone != nil && x.session.Gone()
 }
 
-// Pace implements headers.Pacer. It is that of work which is done to its end: others have their turn meanwhile.
+// Pace implements headers.Pacer. It is that of work which is done to its end: other tickets run meanwhile.
 func (x *exchange) Pace(steps int) bool {
 	x.steps += steps
 	if x.steps >= stretch {
 		x.steps = 0
-		x.turn.Yield()
+		x.ticket.Reschedule()
 	}
 	return true
 }

@@ -152,9 +152,9 @@ func (x *exchange) reuseOrConnect(endpoint netip.AddrPort, reuse bool) error {
 }
 
 func (x *exchange) connect(endpoint netip.AddrPort) error {
-	x.turn.Rest()
+	x.ticket.Yield()
 	c, err := x.proxy.conns.Connect(x.tryCtx, x.destination(endpoint), x.connectTimeout)
-	x.turn.Work()
+	x.ticket.Work()
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (x *exchange) destination(endpoint netip.AddrPort) conns.Destination {
 func (x *exchange) use(c *conns.Conn) {
 	x.upstream = c
 	c.Count(x.connections, x.session.Brief)
-	c.Begin(x.tryCtx, x.proxy.config.Limits.heads(), x.turn)
+	c.Begin(x.tryCtx, x.proxy.config.Limits.heads(), x.ticket)
 	if x.maxAttempt > 0 {
 		cancel := x.cancelTry
 		c.Timer = time.AfterFunc(x.maxAttempt, func() { cancel(ErrMaxAttempt) })

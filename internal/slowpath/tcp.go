@@ -28,7 +28,7 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 	}
 	defer endpoint.Done(Outcome{Plain: true})
 	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
-	down := turnOf(s.Turn)
+	down := ticketOf(s.Ticket)
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
 		Client: client, Endpoint: upstream, First: first, Idle: proxy.IdleTimeout, Down: down, Up: down.Another(), Crashes: p.config.Crashes,
 	})

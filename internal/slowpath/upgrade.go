@@ -51,7 +51,7 @@ func (x *exchange) tunnel(upstream *conns.Conn) error {
 			conns.Abort(upstream.Conn)
 			sent <- crash.Err
 		})
-		err := x.pump(conns.Paced{Reader: x.reader, Turn: x.turn}, writerFunc(upstream.Write))
+		err := x.pump(conns.Paced{Reader: x.reader, Ticket: x.ticket}, writerFunc(upstream.Write))
 		if err == nil && x.session.Gone != nil && x.session.Gone() {
 			err = ErrClientGone
 			conns.Abort(x.conn) // frees the other direction from a blocked write

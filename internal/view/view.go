@@ -52,7 +52,7 @@ type Config struct {
 	Handback   *handback.Handback
 	Health     *healthctl.Manager
 	Guards     *guardctl.Controller
-	Scheduler  *shares.Desk
+	Scheduler  *shares.Scheduler
 	Crashes    *crash.Log
 	// OpenTo counts the connections of the slow path to an endpoint.
 	OpenTo func(netip.AddrPort) uint64
@@ -196,7 +196,7 @@ func (m measured) Connections() uint64 { return uint64(m.v.cfg.Anchors.Stats().O
 func (m measured) SlowWork() metrics.SlowWork {
 	c := m.v.cfg.Scheduler.Counts()
 	return metrics.SlowWork{
-		Turns:  map[string]uint64{"begun": c.Begun, "refused": c.Refused, "waited": c.Waited, "ended": c.Ended},
+		Turns:  map[string]uint64{"begun": c.Started, "refused": c.Refused, "waited": c.Waited, "ended": c.Ended},
 		Worked: c.Worked, Waiting: uint64(c.Waiting), Tenants: uint64(c.Tenants),
 	}
 }

@@ -69,8 +69,8 @@ func (c *Conn) Count(limits model.UpstreamLimits, brief bool) {
 }
 
 // Begin starts the use by a request. The end of its context closes the connection, and so ends reads and writes that are blocked.
-func (c *Conn) Begin(ctx context.Context, heads h1.HeadLimits, turn *shares.Turn) {
-	c.Responses = h1.NewResponseReader(Paced{c.Conn, turn}, heads)
+func (c *Conn) Begin(ctx context.Context, heads h1.HeadLimits, ticket *shares.Ticket) {
+	c.Responses = h1.NewResponseReader(Paced{c.Conn, ticket}, heads)
 	if conn, ok := c.Conn.(interface{ Begin() }); ok {
 		conn.Begin()
 	}

@@ -8,16 +8,16 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
-// Paced reads for somebody who takes turns: while bytes are waited for, others work.
+// Paced reads for the holder of a ticket, and yields the ticket while it waits for bytes.
 type Paced struct {
 	io.Reader
-	Turn *shares.Turn
+	Ticket *shares.Ticket
 }
 
 // Read implements io.Reader.
 func (p Paced) Read(b []byte) (int, error) {
-	p.Turn.Rest()
+	p.Ticket.Yield()
 	n, err := p.Reader.Read(b)
-	p.Turn.Work()
+	p.Ticket.Work()
 	return n, err
 }

@@ -24,8 +24,8 @@ const smallBody = 4 << 10
 // RequestBody hands a client's body to the goroutine that sends it. One goroutine at a time reads; other methods may run meanwhile. The reader below it
 // is free again when Stop has returned.
 type RequestBody struct {
-	from io.Reader
-	turn *shares.Turn
+	from   io.Reader
+	ticket *shares.Ticket
 	// OnProgress is called after each read, OnEnd at the end of the body, on the reading goroutine. The user sets both before the first read.
 	OnProgress, OnEnd func()
 	// OnBytes is called after each read with the bytes that have been read; nil: they are not wanted.
@@ -43,13 +43,13 @@ type RequestBody struct {
 }
 
 // NewRequestBody returns the body of the request with that head, framed as the head says (RFC 9112 section 6.3), or nil if it has none. from goes on
-// behind the head. Read gives up the turn while it waits for the client.
-func NewRequestBody(h *head.Head, from *bufio.Reader, turn *shares.Turn) *RequestBody {
+// behind the head. Read yields the ticket while it waits for the client.
+func NewRequestBody(h *head.Head, from *bufio.Reader, ticket *shares.Ticket) *RequestBody {
 	switch {
 	case h.Chunked:
-		return &RequestBody{from: newChunkedBody(from), left: head.NoLength, turn: turn}
+		return &RequestBody{from: newChunkedBody(from), left: head.NoLength, ticket: ticket}
 	case h.Length > 0:
-		return &RequestBody{from: &lengthBody{r: from, left: h.Length}, left: h.Length, turn: turn}
+		return &RequestBody{from: &lengthBody{r: from, left: h.Length}, left: h.Length, ticket: ticket}
 	}
 	return nil
 }
@@ -67,10 +67,10 @@ func (b *RequestBody) Trailer() []byte { return trailerOf(b.from) }
 // Read implements io.Reader. The end of the body is a bare io.EOF; the end of the connection before it is io.ErrUnexpectedEOF. Chunks that are
 // malformed are chunked.ErrMalformed.
 func (b *RequestBody) Read(p []byte) (int, error) {
-	b.turn.Rest()
+	b.ticket.Yield()
 	n, err := b.read(p)
-	// Not while mu is held: who stops the reading must not wait for a turn.
-	b.turn.Work()
+	// Not while mu is held: who stops the reading must not wait for the ticket.
+	b.ticket.Work()
 	return n, err
 }
 

@@ -22,8 +22,8 @@ type Config struct {
 	First []byte
 	// Idle is after what time without a byte both connections are reset; 0: never.
 	Idle time.Duration
-	// Up and Down are the turns of the two directions.
-	Up, Down *shares.Turn
+	// Up and Down are the tickets of the two directions.
+	Up, Down *shares.Ticket
 	Crashes  *crash.Log
 }
 
@@ -83,10 +83,10 @@ func (t *tunnel) run() (consumed, answered uint64, err error) {
 }
 
 // pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
-func (t *tunnel) pump(to, from net.Conn, turn *shares.Turn) (uint64, error) {
+func (t *tunnel) pump(to, from net.Conn, ticket *shares.Ticket) (uint64, error) {
 	n, err := func() (uint64, error) {
-		defer turn.Rest()
-		return t.copy(to, conns.Paced{Reader: from, Turn: turn})
+		defer ticket.Yield()
+		return t.copy(to, conns.Paced{Reader: from, Ticket: ticket})
 	}()
 	if err == nil {
 		err = conns.CloseWrite(to)

@@ -30,26 +30,26 @@ func TestRequestsAreRefusedWhereTooManyWait(t *testing.T) {
 		}
 	})
 	f := newFront(t, []netip.AddrPort{endpoint})
-	desk := shares.NewDesk(shares.Limits{AtWork: 1})
-	f.desk.Store(desk)
-	busy := desk.Turn(shares.Path{2})
+	scheduler := shares.NewScheduler(shares.Limits{AtWork: 1})
+	f.scheduler.Store(scheduler)
+	busy := scheduler.Ticket(shares.Path{2})
 	busy.Work()
 	got := f.exchange("GET / HTTP/1.1\r\n" + host + "\r\nGET / HTTP/1.1\r\n" + host + "\r\n")
 	if n := strings.Count(got, "HTTP/1.1 "); n != 1 || !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.HasSuffix(got, "\r\n\r\nenvoy overloaded") ||
 		!strings.Contains(got, "\r\nConnection: close\r\n") {
 		t.Errorf("got %q", got)
 	}
-	if picked, _ := f.balancer.seen(); picked != 0 || f.proxy.Counters().Flag(FlagOverloadManager) != 1 || desk.Counts().Refused != 1 {
-		t.Errorf("%d endpoints were chosen, %d requests have the flag, desk %+v", picked, f.proxy.Counters().Flag(FlagOverloadManager), desk.Counts())
+	if picked, _ := f.balancer.seen(); picked != 0 || f.proxy.Counters().Flag(FlagOverloadManager) != 1 || scheduler.Counts().Refused != 1 {
+		t.Errorf("%d endpoints were chosen, %d requests have the flag, scheduler %+v", picked, f.proxy.Counters().Flag(FlagOverloadManager), scheduler.Counts())
 	}
-	busy.Rest()
+	busy.Yield()
 	if got := f.exchange("GET / HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n"); !strings.HasPrefix(got, okLine) {
 		t.Errorf("afterwards: got %q", got)
 	}
 }
 
 // While one waits, for an endpoint, or for the rest of a head, of a request or of a response, others work.
-// Nobody's turn has to be ended for that.
+// No ticket has to be stopped for that.
 func TestOthersWorkWhileOneWaits(t *testing.T) {
 	held := make(chan struct{})
 	endpoint := rawEndpoint(t, func(conn net.Conn, r *bufio.Reader) {
@@ -86,23 +86,23 @@ func TestOthersWorkWhileOneWaits(t *testing.T) {
 		}
 		waiting = append(waiting, conn)
 	}
-	desk := f.desk.Load()
+	scheduler := f.scheduler.Load()
 	await.Quiet(t, func() string {
-		if active, c := f.proxy.Counters().Active(), desk.Counts(); active != int64(len(waiting)) || c.Tenants > 0 {
-			return fmt.Sprintf("%d of %d connections are served, desk %+v", active, len(waiting), c)
+		if active, c := f.proxy.Counters().Active(), scheduler.Counts(); active != int64(len(waiting)) || c.Tenants > 0 {
+			return fmt.Sprintf("%d of %d connections are served, scheduler %+v", active, len(waiting), c)
 		}
 		return ""
 	})
 	const others = 50
-	before := desk.Counts().Ended
+	before := scheduler.Counts().Ended
 	for range others {
 		if got := f.exchange("GET / HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n"); !strings.HasPrefix(got, okLine) {
 			t.Fatalf("got %q", got)
 		}
 	}
-	// On a busy machine somebody may stand still in the midst of a turn.
-	if ended := desk.Counts().Ended - before; ended > others/5 {
-		t.Errorf("%d turns had to be ended for %d requests", ended, others)
+	// On a busy machine a goroutine may stand still while its ticket runs.
+	if ended := scheduler.Counts().Ended - before; ended > others/5 {
+		t.Errorf("%d tickets had to be stopped for %d requests", ended, others)
 	}
 	close(held)
 	for i, rest := range []string{"", "", strings.Repeat("x", 5000-len("beginning")), "lo\r\n0\r\n\r\n", ": a\r\nConnection: close\r\n\r\n"} {
@@ -118,11 +118,11 @@ func TestOthersWorkWhileOneWaits(t *testing.T) {
 // A match that takes long lets others work in each of its pauses, and learns there that its client has gone.
 func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 1})
-		long, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1})
+		long, other := scheduler.Ticket(shares.Path{1}), scheduler.Ticket(shares.Path{2})
 		table, gone, worked := &model.RouteTable{}, false, false
 		x := &exchange{
-			downstream: &downstream{turn: long, session: Session{Gone: func() bool { return gone }}},
+			downstream: &downstream{ticket: long, session: Session{Gone: func() bool { return gone }}},
 			Request:    headers.Request{Table: table},
 		}
 		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *matcher.Request, pause func() bool) *model.Route {
@@ -138,14 +138,14 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 		go func() {
 			other.Work()
 			worked = true
-			other.Rest()
+			other.Yield()
 		}()
 		synctest.Wait()
 		x.find(&matcher.Request{})
-		if c := desk.Counts(); c.Tenants != 1 || c.Ended != 0 {
-			t.Errorf("the match has lost its turn, or it had to be ended: %+v", c)
+		if c := scheduler.Counts(); c.Tenants != 1 || c.Ended != 0 {
+			t.Errorf("the match has lost its ticket, or it had to be stopped: %+v", c)
 		}
-		long.Rest()
-		time.Sleep(2 * shares.Quantum) // who watches the desk sees that nobody waits
+		long.Yield()
+		time.Sleep(2 * shares.Quantum) // the watch of the scheduler sees that no ticket waits
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 )
 
-// bubble runs a test on a clock of its own, and lets who watches a desk see that nobody waits.
+// bubble runs a test on a clock of its own, and lets the watch of a scheduler see that no ticket waits.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -22,7 +22,7 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	})
 }
 
-// crowd works for one tenant until its time is up: so many at once, each so long in a turn.
+// crowd works for one tenant until its time is up: so many at once, each so long at a time.
 type crowd struct {
 	path    shares.Path
 	workers int
@@ -33,35 +33,35 @@ type crowd struct {
 	worked atomic.Int64
 }
 
-// play has crowds at a desk for so long, on a clock of the test's own.
+// play has crowds share a scheduler for so long, on a clock of the test's own.
 func play(t *testing.T, atWork int, d time.Duration, crowds ...*crowd) shares.Counts {
 	t.Helper()
 	var counts shares.Counts
 	bubble(t, func(*testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: atWork, Waiting: 1000})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: atWork, Waiting: 1000})
 		over := time.Now().Add(d)
 		var all sync.WaitGroup
 		for _, c := range crowds {
 			for range c.workers {
-				all.Go(func() { c.run(desk, over) })
+				all.Go(func() { c.run(scheduler, over) })
 			}
 		}
 		all.Wait()
-		counts = desk.Counts()
+		counts = scheduler.Counts()
 	})
 	return counts
 }
 
-func (c *crowd) run(desk *shares.Desk, over time.Time) {
-	turn := desk.Turn(c.path)
+func (c *crowd) run(scheduler *shares.Scheduler, over time.Time) {
+	ticket := scheduler.Ticket(c.path)
 	time.Sleep(c.begins)
 	for time.Now().Before(over) {
-		turn.Work()
+		ticket.Work()
 		if time.Now().Before(over) {
 			time.Sleep(c.work)
 			c.worked.Add(int64(c.work))
 		}
-		turn.Rest()
+		ticket.Yield()
 		time.Sleep(c.pause)
 	}
 }
@@ -85,7 +85,7 @@ func TestTenantsHaveTheSameTimeHoweverManyAsk(t *testing.T) {
 		many := &crowd{path: shares.Path{1, 2}, workers: 500, work: 50 * time.Microsecond}
 		slow := &crowd{path: shares.Path{1, 3}, workers: 500, work: 400 * time.Microsecond}
 		play(t, atWork, 2*time.Second, few, many, slow)
-		for name, c := range map[string]*crowd{"few": few, "many": many, "with long turns": slow} {
+		for name, c := range map[string]*crowd{"few": few, "many": many, "with long work": slow} {
 			requireShare(t, c, name, 1.0/3, few, many, slow)
 		}
 	}
@@ -116,46 +116,46 @@ func TestNobodySavesUpTime(t *testing.T) {
 	requireShare(t, first, "who was there first", 0.75, first, second)
 }
 
-// Who asks rarely waits for a turn that is under way, and for nobody else.
+// A tenant with few requests waits for a ticket that runs already, and for no other.
 func TestWhoAsksRarelyHardlyWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 2, Waiting: 1000})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 2, Waiting: 1000})
 		over := time.Now().Add(time.Second)
 		flood := &crowd{path: shares.Path{1}, workers: 1000, work: 100 * time.Microsecond}
 		var all sync.WaitGroup
 		for range flood.workers {
-			all.Go(func() { flood.run(desk, over) })
+			all.Go(func() { flood.run(scheduler, over) })
 		}
-		turn := desk.Turn(shares.Path{2})
+		ticket := scheduler.Ticket(shares.Path{2})
 		for time.Now().Before(over) {
 			time.Sleep(7 * time.Millisecond)
 			asked := time.Now()
-			turn.Work()
+			ticket.Work()
 			if waited := time.Since(asked); waited > flood.work {
-				t.Fatalf("waited for %v beside turns of %v", waited, flood.work)
+				t.Fatalf("waited for %v beside work of %v", waited, flood.work)
 			}
 			time.Sleep(30 * time.Microsecond)
-			turn.Rest()
+			ticket.Yield()
 		}
 		all.Wait()
 	})
 }
 
 func TestNoMoreThanTheLimitWork(t *testing.T) {
-	desk := shares.NewDesk(shares.Limits{AtWork: 3, Waiting: 1000})
-	var working, most, turns atomic.Int64
+	scheduler := shares.NewScheduler(shares.Limits{AtWork: 3, Waiting: 1000})
+	var working, most, works atomic.Int64
 	done := make(chan struct{})
 	for i := range 50 {
 		go func() {
-			turn := desk.Turn(shares.Path{uint64(i % 5)})
+			ticket := scheduler.Ticket(shares.Path{uint64(i % 5)})
 			for range 200 {
-				turn.Work()
+				ticket.Work()
 				now := working.Add(1)
 				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 				}
-				turns.Add(1)
+				works.Add(1)
 				working.Add(-1)
-				turn.Rest()
+				ticket.Yield()
 			}
 			done <- struct{}{}
 		}()
@@ -163,19 +163,19 @@ func TestNoMoreThanTheLimitWork(t *testing.T) {
 	for range 50 {
 		<-done
 	}
-	if c := desk.Counts(); turns.Load() != 50*200 || c.Waiting != 0 || c.Tenants != 0 {
-		t.Errorf("%d turns; at the end %+v", turns.Load(), c)
+	if c := scheduler.Counts(); works.Load() != 50*200 || c.Waiting != 0 || c.Tenants != 0 {
+		t.Errorf("%d pieces of work; at the end %+v", works.Load(), c)
 	}
-	// A turn that the scheduler of the machine has interrupted may have been ended.
-	if got := most.Load(); got > 3+int64(desk.Counts().Ended) {
+	// A ticket whose goroutine the machine has interrupted may have been stopped.
+	if got := most.Load(); got > 3+int64(scheduler.Counts().Ended) {
 		t.Errorf("%d have worked at a time, want 3", got)
 	}
 }
 
-func TestATurnEndsWhileOthersWait(t *testing.T) {
+func TestATicketIsStoppedWhileOthersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-		blocked, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
+		blocked, other := scheduler.Ticket(shares.Path{1}), scheduler.Ticket(shares.Path{2})
 		blocked.Work()
 		time.Sleep(time.Hour) // nobody waits: it is its own
 		asked := time.Now()
@@ -183,30 +183,30 @@ func TestATurnEndsWhileOthersWait(t *testing.T) {
 		if waited := time.Since(asked); waited > 2*shares.Quantum {
 			t.Errorf("waited for %v beside one who is blocked", waited)
 		}
-		if c := desk.Counts(); c.Ended != 1 || c.Waited != 1 {
+		if c := scheduler.Counts(); c.Ended != 1 || c.Waited != 1 {
 			t.Errorf("got %+v", c)
 		}
-		blocked.Rest() // it has none any more
-		blocked.Rest()
-		other.Rest()
+		blocked.Yield() // it has none any more
+		blocked.Yield()
+		other.Yield()
 		blocked.Work()
-		blocked.Rest()
+		blocked.Yield()
 	})
 }
 
 func TestNewWorkIsRefusedWhereTooMuchWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const most = 5
-		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: most})
-		holder := desk.Turn(shares.Path{9})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: most})
+		holder := scheduler.Ticket(shares.Path{9})
 		holder.Begin()
-		// Turns end after a while: no time passes here.
-		var turns []*shares.Turn
+		// Tickets stop after a while: no time passes here.
+		var tickets []*shares.Ticket
 		wait := func(p shares.Path) (refused bool) {
-			turn := desk.Turn(p)
-			turns = append(turns, turn)
+			ticket := scheduler.Ticket(p)
+			tickets = append(tickets, ticket)
 			answered := make(chan bool, 1)
-			go func() { answered <- turn.Begin() }()
+			go func() { answered <- ticket.Begin() }()
 			synctest.Wait()
 			select {
 			case ok := <-answered:
@@ -238,95 +238,95 @@ func TestNewWorkIsRefusedWhereTooMuchWaits(t *testing.T) {
 			t.Error("another branch is refused")
 		}
 		// What has begun goes on.
-		begun := desk.Turn(shares.Path{1, 1})
+		begun := scheduler.Ticket(shares.Path{1, 1})
 		went := make(chan struct{})
 		go func() { begun.Work(); close(went) }()
 		synctest.Wait()
-		if c := desk.Counts(); c.Refused != 2 || c.Waiting != 2*most+2 {
+		if c := scheduler.Counts(); c.Refused != 2 || c.Waiting != 2*most+2 {
 			t.Errorf("got %+v, want 2 refused and %d waiting", c, 2*most+2)
 		}
-		holder.Rest()
+		holder.Yield()
 		<-went
-		time.Sleep(time.Second) // each turn ends while others wait
-		for _, turn := range turns {
-			turn.Rest()
+		time.Sleep(time.Second) // each ticket stops while others wait
+		for _, ticket := range tickets {
+			ticket.Yield()
 		}
-		begun.Rest()
-		if c := desk.Counts(); c.Waiting != 0 || c.Tenants != 0 {
+		begun.Yield()
+		if c := scheduler.Counts(); c.Waiting != 0 || c.Tenants != 0 {
 			t.Errorf("at the end %+v", c)
 		}
 	})
 }
 
-// A turn may be shared: what one gives up another takes again.
-func TestATurnIsShared(t *testing.T) {
+// A ticket may be shared: when one goroutine has yielded it, another queues it again.
+func TestATicketIsShared(t *testing.T) {
 	bubble(t, func(*testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-		shared, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
+		shared, other := scheduler.Ticket(shares.Path{1}), scheduler.Ticket(shares.Path{2})
 		other.Work()
 		done := make(chan struct{}, 2)
 		for range 2 {
 			go func() { shared.Work(); done <- struct{}{} }()
 		}
 		synctest.Wait()
-		other.Rest()
+		other.Yield()
 		<-done
 		<-done
 		shared.Work()
-		shared.Rest()
+		shared.Yield()
 		other.Work()
-		other.Rest()
+		other.Yield()
 	})
 }
 
-func TestNobodyWaitsWithoutADesk(t *testing.T) {
-	var turn shares.Turn
-	turn.Work()
-	if !turn.Begin() {
+func TestNoTicketWaitsWithoutAScheduler(t *testing.T) {
+	var ticket shares.Ticket
+	ticket.Work()
+	if !ticket.Begin() {
 		t.Error("refused")
 	}
-	turn.Rest()
+	ticket.Yield()
 }
 
 func TestTenantsThatWantNothingAreForgotten(t *testing.T) {
-	desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-	stays := desk.Turn(shares.Path{1, 2, 3})
+	scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
+	stays := scheduler.Ticket(shares.Path{1, 2, 3})
 	stays.Work()
 	for i := range uint64(50_000) {
-		turn := desk.Turn(shares.Path{4, i})
+		ticket := scheduler.Ticket(shares.Path{4, i})
 		if i%2 == 0 {
-			turn = desk.Turn(shares.Path{i})
+			ticket = scheduler.Ticket(shares.Path{i})
 		}
-		stays.Rest()
-		turn.Work()
-		turn.Rest()
+		stays.Yield()
+		ticket.Work()
+		ticket.Yield()
 		stays.Work()
 	}
-	if got := desk.Nodes(); got > 10_000 {
+	if got := scheduler.Nodes(); got > 10_000 {
 		t.Errorf("%d tenants are remembered", got)
 	}
-	stays.Rest()
+	stays.Yield()
 }
 
-func BenchmarkTurns(b *testing.B) {
-	desk := shares.NewDesk(shares.Limits{AtWork: 4, Waiting: 10})
+func BenchmarkTickets(b *testing.B) {
+	scheduler := shares.NewScheduler(shares.Limits{AtWork: 4, Waiting: 10})
 	b.RunParallel(func(pb *testing.PB) {
-		turn := desk.Turn(shares.Path{1, 2, 3})
+		ticket := scheduler.Ticket(shares.Path{1, 2, 3})
 		for pb.Next() {
-			turn.Work()
-			turn.Rest()
+			ticket.Work()
+			ticket.Yield()
 		}
 	})
 }
 
-// In the midst of long work others have their turn, and the work goes on behind them.
-func TestWhoYieldsGoesOnBehindThoseWhoWait(t *testing.T) {
+// In the midst of long work the tickets of others run, and the work goes on behind them.
+func TestARescheduledTicketGoesOnBehindThoseThatWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-		long, short := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
+		long, short := scheduler.Ticket(shares.Path{1}), scheduler.Ticket(shares.Path{2})
 		long.Work()
-		long.Yield()
-		if c := desk.Counts(); c.Tenants != 1 || c.Waited != 0 {
+		long.Reschedule()
+		if c := scheduler.Counts(); c.Tenants != 1 || c.Waited != 0 {
 			t.Errorf("nobody waits: %+v", c)
 		}
 		var worked time.Time
@@ -335,26 +335,26 @@ func TestWhoYieldsGoesOnBehindThoseWhoWait(t *testing.T) {
 			short.Work()
 			time.Sleep(50 * time.Microsecond)
 			worked = time.Now()
-			short.Rest()
+			short.Yield()
 		})
 		synctest.Wait()
-		long.Yield()
+		long.Reschedule()
 		if now := time.Now(); worked.IsZero() || now.Before(worked) {
 			t.Errorf("goes on at %v, the one who waited has worked until %v", now, worked)
 		}
 		other.Wait()
-		if c := desk.Counts(); c.Ended != 0 || c.Tenants != 1 {
-			t.Errorf("the turn had to be ended, or was lost: %+v", c)
+		if c := scheduler.Counts(); c.Ended != 0 || c.Tenants != 1 {
+			t.Errorf("the ticket had to be stopped, or was lost: %+v", c)
 		}
-		long.Rest()
+		long.Yield()
 	})
 }
 
-// Whose turn was ended has none until it is its time again.
-func TestWhoseTurnWasEndedWaitsWhenItYields(t *testing.T) {
+// A ticket that was stopped does not run until it is granted again.
+func TestATicketThatWasStoppedWaitsWhenItIsRescheduled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		desk := shares.NewDesk(shares.Limits{AtWork: 1, Waiting: 10})
-		long, other := desk.Turn(shares.Path{1}), desk.Turn(shares.Path{2})
+		scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 10})
+		long, other := scheduler.Ticket(shares.Path{1}), scheduler.Ticket(shares.Path{2})
 		long.Work()
 		var done time.Time
 		var all sync.WaitGroup
@@ -362,15 +362,15 @@ func TestWhoseTurnWasEndedWaitsWhenItYields(t *testing.T) {
 			other.Work()
 			time.Sleep(shares.Quantum / 2)
 			done = time.Now()
-			other.Rest()
+			other.Yield()
 		})
 		synctest.Wait()
 		time.Sleep(2*shares.Quantum + shares.Quantum/4) // by now the other works
-		long.Yield()
+		long.Reschedule()
 		if now := time.Now(); now.Before(done) || done.IsZero() {
 			t.Errorf("goes on at %v, the other works until %v", now, done)
 		}
 		all.Wait()
-		long.Rest()
+		long.Yield()
 	})
 }
