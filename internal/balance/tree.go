@@ -13,9 +13,9 @@ type Tree struct {
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST.
 	Choices uint32
-	// Turns are indices of endpoints, or where there are some of Groups.
-	Turns  []maps.Turn
-	Groups []Tree
+	// Schedule are indices of endpoints, or where there are some of Groups.
+	Schedule []maps.Turn
+	Groups   []Tree
 }
 
 // PickFrom is Pick among the endpoints of a tree. Where others take turns it draws.
@@ -28,10 +28,10 @@ func (p *Picker) PickFrom(t *Tree, skip func(endpoint uint32) bool) (endpoint ui
 }
 
 func (p *Picker) chooseFrom(t *Tree, asked *question) (uint32, bool) {
-	if asked.fails = len(t.Turns) == 0; asked.fails {
+	if asked.fails = len(t.Schedule) == 0; asked.fails {
 		return 0, false
 	}
-	turns := schedule(t.Turns)
+	turns := schedule(t.Schedule)
 	if len(t.Groups) > 0 {
 		return p.belowTree(t, turns.at(rand.Uint64()), asked)
 	}

@@ -26,10 +26,10 @@ func countFrom(p *Picker, tree *Tree, n int, skip func(uint32) bool) map[int]flo
 
 func TestTreesShareAsGroupsDo(t *testing.T) {
 	const picks = 30_000
-	leaf := func(policy maps.Policy, turns ...maps.Turn) Tree { return Tree{Policy: policy, Turns: turns} }
-	two := Tree{Policy: maps.PolicyRandom, Turns: []maps.Turn{0, 1, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 1), leaf(maps.PolicyRandom, 2, 3)}}
-	half := Tree{Policy: maps.PolicyRandom, Turns: []maps.Turn{0, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 1), {}}}
-	deep := Tree{Policy: maps.PolicyRandom, Turns: []maps.Turn{0, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 2), half}}
+	leaf := func(policy maps.Policy, turns ...maps.Turn) Tree { return Tree{Policy: policy, Schedule: turns} }
+	two := Tree{Policy: maps.PolicyRandom, Schedule: []maps.Turn{0, 1, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 1), leaf(maps.PolicyRandom, 2, 3)}}
+	half := Tree{Policy: maps.PolicyRandom, Schedule: []maps.Turn{0, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 1), {}}}
+	deep := Tree{Policy: maps.PolicyRandom, Schedule: []maps.Turn{0, 1}, Groups: []Tree{leaf(maps.PolicyRandom, 2), half}}
 	not := func(e uint32) func(uint32) bool { return func(x uint32) bool { return x == e } }
 	tests := []struct {
 		name string

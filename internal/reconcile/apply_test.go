@@ -360,7 +360,7 @@ func (g *rig) begin(requests []*matcher.Request) []running {
 		for _, c := range g.r.clusters.Clusters() {
 			root := uint32(g.kernel.sh.Clusters[c.Index].Root)
 			p.roots = append(p.roots, root)
-			p.entries = append(p.entries, g.kernel.turnsBelow(root))
+			p.entries = append(p.entries, g.kernel.endpointsBelow(root))
 		}
 		programs = append(programs, p)
 	}
@@ -387,7 +387,7 @@ func (g *rig) undisturbed(when string, p running, requests []*matcher.Request, n
 		}
 	}
 	for i, root := range p.roots {
-		if got := g.kernel.turnsBelow(root); !slices.Equal(got, p.entries[i]) {
+		if got := g.kernel.endpointsBelow(root); !slices.Equal(got, p.entries[i]) {
 			g.t.Fatalf("%s: group %d holds %v, before %v", when, root, got, p.entries[i])
 		}
 	}

@@ -124,8 +124,8 @@ type kind struct {
 	name   string
 	begin  func(world) *model.Config
 	change func(world, *model.Config) *model.Config
-	// turns says that virtual hosts turn from one form to the other.
-	turns bool
+	// changesForm says that virtual hosts turn from one form to the other.
+	changesForm bool
 	// inPlace are the writes of changes that are to be seen without a new version.
 	inPlace map[string]func(*Stats) bool
 }

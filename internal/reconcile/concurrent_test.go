@@ -32,7 +32,7 @@ type loaded struct {
 
 func load(t *testing.T) *loaded {
 	d := datapathtest.Load(t)
-	r := newReconciler(d.Config, d.Shared, slog.New(slog.DiscardHandler), limits{fewPaths, clusters.ManyTurns})
+	r := newReconciler(d.Config, d.Shared, slog.New(slog.DiscardHandler), limits{fewPaths, clusters.LongSchedule})
 	return &loaded{t: t, d: d, r: r}
 }
 

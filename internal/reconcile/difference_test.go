@@ -172,7 +172,7 @@ func TestAChangeOfAClusterWritesNothingOfTheOthers(t *testing.T) {
 	if err := g.r.Switch(im); err != nil {
 		t.Fatal(err)
 	}
-	// Two turns of a new group, the group, the cluster that leads to it, an endpoint that has come and one that has gone.
+	// Two entries of a new group, the group, the cluster that leads to it, an endpoint that has come and one that has gone.
 	if got, want := g.r.stats, (Stats{Schedules: 2, Groups: 1, Clusters: 1, Endpoints: 2}); got != want {
 		t.Errorf("writes: %+v, want %+v", got, want)
 	}

@@ -86,7 +86,7 @@ func (f forms) note(before, after map[string]form) {
 // check demands that each has been seen, of configurations in which they occur.
 func (f forms) check(t *testing.T, k *kind) {
 	for _, change := range formChanges {
-		if k.turns && f[change] == 0 {
+		if k.changesForm && f[change] == 0 {
 			t.Errorf("no virtual host of which a change was: %s", change)
 		}
 	}

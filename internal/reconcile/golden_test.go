@@ -128,7 +128,7 @@ func (g *rig) sharedLines() []string {
 			root := uint32(g.kernel.sh.Clusters[i].Root)
 			group := &g.kernel.sh.Groups[root]
 			lines = append(lines, fmt.Sprintf("cluster %d %q: group %d policy %d choices %d turns at %d %v",
-				i, name, root, group.Policy, group.Choices, uint32(group.Schedule), g.kernel.turns(uint32(i))))
+				i, name, root, group.Policy, group.Choices, uint32(group.Schedule), g.kernel.schedule(uint32(i))))
 		}
 	}
 	for i := range g.kernel.sh.Endpoints {

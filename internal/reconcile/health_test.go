@@ -26,7 +26,7 @@ func behind(port int) model.Endpoint {
 func (g *rig) served() string {
 	index, _ := g.r.ClusterIndex("web")
 	var ports []string
-	for _, e := range g.kernel.turns(index) {
+	for _, e := range g.kernel.schedule(index) {
 		ports = append(ports, g.addressOf(e)[len("127.80.0.1:"):])
 	}
 	slices.Sort(ports)
@@ -183,12 +183,12 @@ func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
 func (g *rig) groupsOf(name string) (groups []uint32) {
 	index, _ := g.r.ClusterIndex(name)
 	root := uint32(g.kernel.sh.Clusters[index].Root)
-	for _, group := range g.kernel.turnsAt(g.kernel.sh.Groups[root].Schedule) {
+	for _, group := range g.kernel.scheduleAt(g.kernel.sh.Groups[root].Schedule) {
 		if !slices.Contains(groups, group) {
 			groups = append(groups, group)
 		}
 	}
-	first := func(group uint32) uint32 { return slices.Min(g.kernel.turnsBelow(group)) }
+	first := func(group uint32) uint32 { return slices.Min(g.kernel.endpointsBelow(group)) }
 	slices.SortFunc(groups, func(a, b uint32) int { return int(first(a)) - int(first(b)) })
 	return append(groups, root)
 }
@@ -275,7 +275,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 		t.Errorf("led to %s, want 9001 9002", got)
 	}
 	other, _ := g.r.ClusterIndex("other")
-	if led := slices.Compact(g.kernel.turns(other)); len(led) != 1 || g.addressOf(led[0]) != address(9004).String() {
+	if led := slices.Compact(g.kernel.schedule(other)); len(led) != 1 || g.addressOf(led[0]) != address(9004).String() {
 		t.Errorf("the other cluster leads to endpoints %v, want that at port 9004 alone", led)
 	}
 	if g.r.MustRegroup() {

@@ -316,29 +316,29 @@ func (r routing) target(target string) string {
 	return string(r.rewrite.Text[:r.rewrite.Len]) + target[min(int(r.rewrite.Cut), len(path)):]
 }
 
-// turns are the endpoints that a cluster's schedule lists.
-func (k kernel) turns(cluster uint32) []uint32 {
-	return k.turnsBelow(uint32(k.sh.Clusters[cluster].Root))
+// schedule are the endpoints that a cluster's schedule lists.
+func (k kernel) schedule(cluster uint32) []uint32 {
+	return k.endpointsBelow(uint32(k.sh.Clusters[cluster].Root))
 }
 
-// turnsBelow lists the endpoints of a group, those of each group in it as often as that has a turn.
-func (k kernel) turnsBelow(group uint32) (endpoints []uint32) {
+// endpointsBelow lists the endpoints of a group, those of each group in it as often as that has an entry.
+func (k kernel) endpointsBelow(group uint32) (endpoints []uint32) {
 	g := &k.sh.Groups[group]
-	turns := k.turnsAt(g.Schedule)
+	schedule := k.scheduleAt(g.Schedule)
 	if g.Flags&uint32(maps.GroupOfGroups) == 0 {
-		return turns
+		return schedule
 	}
-	for _, below := range turns {
-		endpoints = append(endpoints, k.turnsBelow(below)...)
+	for _, below := range schedule {
+		endpoints = append(endpoints, k.endpointsBelow(below)...)
 	}
 	return endpoints
 }
 
-func (k kernel) turnsAt(word uint64) []uint32 {
+func (k kernel) scheduleAt(word uint64) []uint32 {
 	first, n := uint32(word), uint32(word>>32)
-	turns := make([]uint32, n)
-	for i := range turns {
-		turns[i] = uint32(k.sh.Schedules[first+uint32(i)])
+	schedule := make([]uint32, n)
+	for i := range schedule {
+		schedule[i] = uint32(k.sh.Schedules[first+uint32(i)])
 	}
-	return turns
+	return schedule
 }

@@ -42,11 +42,11 @@ type Reconciler struct {
 }
 
 // limits are lengths from which on something is done in another way.
-type limits struct{ manyPaths, manyTurns int }
+type limits struct{ manyPaths, longSchedule int }
 
 // New returns a reconciler for maps that are empty.
 func New(cfg *maps.Config, sh *maps.Shared, log *slog.Logger) *Reconciler {
-	return newReconciler(cfg, sh, log, limits{routes.ManyPaths, clusters.ManyTurns})
+	return newReconciler(cfg, sh, log, limits{routes.ManyPaths, clusters.LongSchedule})
 }
 
 func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than limits) *Reconciler {
@@ -59,7 +59,7 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 		limiter:   newLogLimiter(),
 	}
 	r.clusters = clusters.New(clusters.Config{
-		Shared: sh, Log: log, Now: func() time.Time { return r.now() }, Indices: r.indices.clusters, Stats: &r.stats, ManyTurns: than.manyTurns,
+		Shared: sh, Log: log, Now: func() time.Time { return r.now() }, Indices: r.indices.clusters, Stats: &r.stats, LongSchedule: than.longSchedule,
 	})
 	r.routes = routes.New(routes.Config{
 		Maps: cfg, Indices: r.indices.routes, Stats: &r.stats, EntryOf: r.clusters.EntryOf, Wait: r.wait, ManyPaths: than.manyPaths,

@@ -41,8 +41,8 @@ type rig struct {
 	applied *compile.Image
 	// fail is asked before every write and every SynchronizeRCU; nil never fails.
 	fail func() bool
-	// turns caches wantedTurns.
-	turns map[*model.Config]map[string][]string
+	// schedules caches wantedSchedules.
+	schedules map[*model.Config]map[string][]string
 	// wrote is called after every write; nil is not.
 	wrote func(what string)
 }
@@ -91,11 +91,13 @@ func watch[K comparable, V any](g *rig, name string, t *bpfmap.Table[K, V]) {
 
 func newRig(t *testing.T) *rig { return newRigOf(t, testSizes) }
 
-func newRigOf(t *testing.T, sizes maps.Sizes) *rig { return newRigWith(t, sizes, clusters.ManyTurns) }
+func newRigOf(t *testing.T, sizes maps.Sizes) *rig {
+	return newRigWith(t, sizes, clusters.LongSchedule)
+}
 
 // newRigWith is a rig in which schedules from this length on are changed in place.
 func newRigWith(t *testing.T, sizes maps.Sizes, manyTurns int) *rig {
-	g := &rig{t: t, turns: map[*model.Config]map[string][]string{}}
+	g := &rig{t: t, schedules: map[*model.Config]map[string][]string{}}
 	failing := func() bool { return g.fail != nil && g.fail() }
 	cfg := mapstest.NewFakeConfig(sizes, failing)
 	watch(g, "vips", &cfg.VIPs)
@@ -292,24 +294,24 @@ func (g *rig) checkState(when string, requests []*matcher.Request, configs ...*m
 		at[e.Index] = e.Address.String()
 	}
 	for _, c := range g.r.clusters.Clusters() {
-		g.checkTurns(when, c.Name, c.Index, at, configs)
+		g.checkSchedule(when, c.Name, c.Index, at, configs)
 		for criteria, index := range c.Subsets {
-			g.checkTurns(when, c.Name+string(criteria), index, at, configs)
+			g.checkSchedule(when, c.Name+string(criteria), index, at, configs)
 		}
 	}
 }
 
-// checkTurns knows the addresses of endpoints by index.
-func (g *rig) checkTurns(when, name string, entry uint32, addresses map[uint32]string, configs []*model.Config) {
+// checkSchedule knows the addresses of endpoints by index.
+func (g *rig) checkSchedule(when, name string, entry uint32, addresses map[uint32]string, configs []*model.Config) {
 	g.t.Helper()
 	var got []string
-	for _, turn := range g.kernel.turns(entry) {
-		got = append(got, addresses[turn])
+	for _, entry := range g.kernel.schedule(entry) {
+		got = append(got, addresses[entry])
 	}
 	// A cluster that is new, or to be removed, may be empty.
 	ok := len(got) == 0 && slices.ContainsFunc(configs, func(cfg *model.Config) bool { return !g.wants(cfg, name) })
 	for _, cfg := range configs {
-		ok = ok || slices.Equal(got, g.wantedTurns(cfg)[name])
+		ok = ok || slices.Equal(got, g.wantedSchedules(cfg)[name])
 	}
 	if !ok {
 		g.t.Fatalf("%s: cluster %s lists %q, which is no configuration's schedule", when, name, got)
@@ -327,23 +329,23 @@ func (g *rig) addressOf(index uint32) string {
 
 // wants reports whether a configuration has a cluster or subset of that name.
 func (g *rig) wants(cfg *model.Config, name string) bool {
-	_, has := g.wantedTurns(cfg)[name]
+	_, has := g.wantedSchedules(cfg)[name]
 	return has
 }
 
-// wantedTurns are the addresses that a configuration's schedules list, by cluster, and for a subset by cluster and criteria.
-func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
-	if turns := g.turns[cfg]; turns != nil {
-		return turns
+// wantedSchedules are the addresses that a configuration's schedules list, by cluster, and for a subset by cluster and criteria.
+func (g *rig) wantedSchedules(cfg *model.Config) map[string][]string {
+	if schedule := g.schedules[cfg]; schedule != nil {
+		return schedule
 	}
 	im, _ := compile.Compile(cfg)
-	turns := map[string][]string{}
+	schedule := map[string][]string{}
 	for _, c := range im.Clusters {
 		list := func(name string, part int) {
 			root := c.RootOf(part, compiled.Learned{})
-			turns[name] = nil
+			schedule[name] = nil
 			for _, e := range endpointsBelow(&root) {
-				turns[name] = append(turns[name], c.Endpoints[e].Address.String())
+				schedule[name] = append(schedule[name], c.Endpoints[e].Address.String())
 			}
 		}
 		list(c.Name, 0)
@@ -351,17 +353,17 @@ func (g *rig) wantedTurns(cfg *model.Config) map[string][]string {
 			list(c.Name+string(s.Criteria), s.Part)
 		}
 	}
-	g.turns[cfg] = turns
-	return turns
+	g.schedules[cfg] = schedule
+	return schedule
 }
 
-// endpointsBelow is what kernel.turnsBelow finds.
+// endpointsBelow is what kernel.endpointsBelow finds.
 func endpointsBelow(g *compiled.Group) (endpoints []uint32) {
 	if len(g.Groups) == 0 {
-		return g.Turns
+		return g.Schedule
 	}
-	for _, turn := range g.Turns {
-		endpoints = append(endpoints, endpointsBelow(&g.Groups[turn])...)
+	for _, entry := range g.Schedule {
+		endpoints = append(endpoints, endpointsBelow(&g.Groups[entry])...)
 	}
 	return endpoints
 }

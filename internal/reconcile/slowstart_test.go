@@ -25,17 +25,17 @@ func slow(t *testing.T, ports ...int) (*rig, *model.Config, *time.Time) {
 	return g, cfg, &now
 }
 
-// shareOf is the share of the endpoint at a port, of the turns in the maps.
+// shareOf is the share of the endpoint at a port, of the entries in the maps.
 func (g *rig) shareOf(port uint16) float64 {
 	index, _ := g.r.ClusterIndex("web")
-	turns := g.kernel.turns(index)
+	schedule := g.kernel.schedule(index)
 	var own float64
-	for _, e := range turns {
+	for _, e := range schedule {
 		if g.addressOf(e) == address(int(port)).String() {
 			own++
 		}
 	}
-	return own / float64(len(turns))
+	return own / float64(len(schedule))
 }
 
 func (g *rig) mustGrow() {

@@ -41,7 +41,7 @@ func (g *rig) servedTo(criteria model.Metadata) string {
 		g.t.Fatal("there is no cluster web")
 	}
 	var ports []string
-	for _, e := range g.kernel.turns(entry) {
+	for _, e := range g.kernel.schedule(entry) {
 		ports = append(ports, g.addressOf(e)[len("127.80.0.1:"):])
 	}
 	slices.Sort(ports)

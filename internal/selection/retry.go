@@ -75,14 +75,14 @@ func (r *retryPicker) pick(g *generation.Generation, skip func(netip.AddrPort) b
 
 // treeOf is a compiled group whose endpoints have these indices.
 func treeOf(g *clusters.Group, endpoints []uint32) balance.Tree {
-	t := balance.Tree{Policy: g.Policy, Choices: g.Choices, Turns: make([]maps.Turn, len(g.Turns))}
+	t := balance.Tree{Policy: g.Policy, Choices: g.Choices, Schedule: make([]maps.Turn, len(g.Schedule))}
 	for i := range g.Groups {
 		t.Groups = append(t.Groups, treeOf(&g.Groups[i], endpoints))
 	}
-	for i, turn := range g.Turns {
-		t.Turns[i] = maps.Turn(turn)
+	for i, entry := range g.Schedule {
+		t.Schedule[i] = maps.Turn(entry)
 		if len(g.Groups) == 0 {
-			t.Turns[i] = maps.Turn(endpoints[turn])
+			t.Schedule[i] = maps.Turn(endpoints[entry])
 		}
 	}
 	return t

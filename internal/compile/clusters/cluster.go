@@ -38,7 +38,7 @@ type Cluster struct {
 type Member struct {
 	// Endpoint is an index into the cluster's Endpoints.
 	Endpoint uint32
-	// Weight is the member's share of the turns, at least 1; see turnWeight.
+	// Weight is the member's share of the schedule, at least 1; see scheduleWeight.
 	Weight uint32
 	// HealthWeight is its share of a priority's health where that is weighted: as configured, whatever the policy.
 	HealthWeight uint32

@@ -85,7 +85,7 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 			checked := source.HealthCheck != nil && !e.Check.Disabled
 			c.Endpoints = append(c.Endpoints, Endpoint{Address: address, Checked: checked, TLS: e.TLS, Hostname: e.Hostname, Inner: e.Inner})
 		}
-		weight := turnWeight(source.Policy, e.Weight)
+		weight := scheduleWeight(source.Policy, e.Weight)
 		c.Endpoints[i].Weight = saturatingSum(c.Endpoints[i].Weight, weight)
 		c.Members = append(c.Members, Member{
 			Endpoint: uint32(i), Weight: weight, HealthWeight: max(e.Weight, 1), Placement: e.Placement, Health: e.Health, HashKey: hashKey(source, &e),
@@ -96,9 +96,9 @@ func (c *Cluster) addMembers(source *model.Cluster) {
 	}
 }
 
-// turnWeight is what an entry adds to its endpoint's share of the turns. RANDOM draws
+// scheduleWeight is what an entry adds to its endpoint's share of the schedule. RANDOM draws
 // from the list of entries and does not look at weights (Envoy's RandomLoadBalancer).
-func turnWeight(p model.Policy, weight uint32) uint32 {
+func scheduleWeight(p model.Policy, weight uint32) uint32 {
 	if p == model.Random {
 		return 1
 	}

@@ -36,13 +36,13 @@ func (c *Cluster) Dump(w *strings.Builder) {
 	}
 }
 
-// Dump writes the group's turns; those of groups in it are indented.
+// Dump writes the group's entries; those of groups in it are indented.
 func (g *Group) dump(w *strings.Builder, indent string) {
 	if len(g.Groups) == 0 {
-		fmt.Fprintf(w, "%sschedule %v\n", indent, g.Turns)
+		fmt.Fprintf(w, "%sschedule %v\n", indent, g.Schedule)
 		return
 	}
-	fmt.Fprintf(w, "%s%s of groups %v\n", indent, policyNames[g.Policy], g.Turns)
+	fmt.Fprintf(w, "%s%s of groups %v\n", indent, policyNames[g.Policy], g.Schedule)
 	for i := range g.Groups {
 		g.Groups[i].dump(w, indent+"  ")
 	}

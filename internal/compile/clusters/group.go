@@ -14,12 +14,12 @@ type Group struct {
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST; 0 for the other policies.
 	Choices uint32
-	// Turns are indices into Groups if there are some, else into the cluster's Endpoints, each as often as its share asks.
+	// Schedule are indices into Groups if there are some, else into the cluster's Endpoints, each as often as its share asks.
 	// Without any the choice ends here, without an endpoint.
-	Turns []uint32
+	Schedule []uint32
 	// Hashing finds endpoints by hash; nil where the policy does not, and where there are Groups.
 	Hashing *Hashing
-	// Groups, none of which is empty of turns unless its requests are to fail.
+	// Groups, none of which has an empty schedule unless its requests are to fail.
 	Groups []Group
 }
 
@@ -82,7 +82,7 @@ func (c *Cluster) root(of Learned) Group {
 	case 1:
 		return root.Groups[0]
 	}
-	root.Turns = scheduleOf(shares)
+	root.Schedule = scheduleOf(shares)
 	return root
 }
 
@@ -102,11 +102,11 @@ func (c *Cluster) source(p *priority, eligible []Member, panicking bool) Group {
 // group is that of hosts which are chosen among by the cluster's policy.
 func (c *Cluster) group(hosts []Member) Group {
 	weights := weightsOf(hosts)
-	turns := scheduleOf(weights)
-	for i, host := range turns {
-		turns[i] = hosts[host].Endpoint
+	schedule := scheduleOf(weights)
+	for i, host := range schedule {
+		schedule[i] = hosts[host].Endpoint
 	}
-	g := Group{Policy: c.Policy, Choices: c.Choices, Turns: turns}
+	g := Group{Policy: c.Policy, Choices: c.Choices, Schedule: schedule}
 	if c.Policy == maps.PolicyLeastRequest {
 		g.Policy = c.leastRequest(slices.ContainsFunc(weights, func(w uint64) bool { return w != weights[0] }))
 	}

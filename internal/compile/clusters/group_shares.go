@@ -11,12 +11,12 @@ func (g *Group) Shares(endpoints int) []float64 {
 }
 
 func (g *Group) addShares(shares []float64, of float64) {
-	of /= float64(len(g.Turns))
-	for _, turn := range g.Turns {
+	of /= float64(len(g.Schedule))
+	for _, entry := range g.Schedule {
 		if len(g.Groups) > 0 {
-			g.Groups[turn].addShares(shares, of)
+			g.Groups[entry].addShares(shares, of)
 		} else {
-			shares[turn] += of
+			shares[entry] += of
 		}
 	}
 }

@@ -97,13 +97,13 @@ func (c *Cluster) hashRoot(priorities []priority) Group {
 	}
 	for _, shares := range [][]uint64{load.healthy, load.degraded} {
 		for i, n := range shares {
-			root.Turns = append(root.Turns, slices.Repeat([]uint32{uint32(at[i])}, int(n))...)
+			root.Schedule = append(root.Schedule, slices.Repeat([]uint32{uint32(at[i])}, int(n))...)
 		}
 	}
 	return root
 }
 
-// hashGroup is the table of a priority. Its turns are those that its hosts would take otherwise.
+// hashGroup is the table of a priority. Its entries are those that its hosts would take otherwise.
 func (c *Cluster) hashGroup(p *priority, panicking bool) Group {
 	members := p.healthy
 	if panicking {

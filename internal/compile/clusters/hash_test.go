@@ -37,13 +37,13 @@ func described(g *Group) []string {
 		return []string{hosts}
 	}
 	var out []string
-	for i, turn := range g.Turns {
-		if i > 0 && g.Turns[i-1] == turn {
+	for i, turn := range g.Schedule {
+		if i > 0 && g.Schedule[i-1] == turn {
 			continue
 		}
-		n := slices.IndexFunc(g.Turns[i:], func(other uint32) bool { return other != turn })
+		n := slices.IndexFunc(g.Schedule[i:], func(other uint32) bool { return other != turn })
 		if n < 0 {
-			n = len(g.Turns) - i
+			n = len(g.Schedule) - i
 		}
 		out = append(out, fmt.Sprintf("%d: %s", n, described(&g.Groups[turn])[0]))
 	}

@@ -39,7 +39,7 @@ func (c *Cluster) localities(p *priority, eligible []Member) Group {
 	case 1:
 		return root.Groups[0]
 	}
-	root.Turns = scheduleOf(whole(weights))
+	root.Schedule = scheduleOf(whole(weights))
 	return root
 }
 

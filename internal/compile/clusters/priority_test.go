@@ -117,15 +117,15 @@ func inPlaces(b model.Balancing, members ...Member) *Cluster {
 // text is a group in one line: RR(0 1), RANDOM 2/3 RR(0), 1/3 RR(1).
 func text(g *Group) string {
 	if len(g.Groups) == 0 {
-		return fmt.Sprint(g.Turns)
+		return fmt.Sprint(g.Schedule)
 	}
 	turns := map[uint32]int{}
-	for _, t := range g.Turns {
+	for _, t := range g.Schedule {
 		turns[t]++
 	}
 	s := policyNames[g.Policy] + "{"
 	for i := range g.Groups {
-		s += fmt.Sprintf("%d/%d %s;", turns[uint32(i)], len(g.Turns), text(&g.Groups[i]))
+		s += fmt.Sprintf("%d/%d %s;", turns[uint32(i)], len(g.Schedule), text(&g.Groups[i]))
 	}
 	return s + "}"
 }

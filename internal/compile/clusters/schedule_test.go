@@ -113,13 +113,13 @@ func TestLongScheduleKeepsSharesWithinTheStatedBound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			schedule := Schedule(tt.weights)
-			if len(schedule) != maxTurns {
-				t.Fatalf("%d turns, want %d", len(schedule), maxTurns)
+			if len(schedule) != maxLength {
+				t.Fatalf("%d turns, want %d", len(schedule), maxLength)
 			}
 			for i, got := range shares(schedule, len(tt.weights)) {
 				want := float64(tt.weights[i]) / sum(tt.weights)
-				if math.Abs(got-want) >= 1.0/maxTurns {
-					t.Errorf("endpoint %d: share %v, want %v within 1/%d", i, got, want, maxTurns)
+				if math.Abs(got-want) >= 1.0/maxLength {
+					t.Errorf("endpoint %d: share %v, want %v within 1/%d", i, got, want, maxLength)
 				}
 			}
 		})
@@ -133,12 +133,12 @@ func TestLightEndpointsGetATurn(t *testing.T) {
 	}
 	weights[1000] = 1 << 20
 	schedule := Schedule(weights)
-	if len(schedule) != maxTurns {
-		t.Fatalf("%d turns, want %d", len(schedule), maxTurns)
+	if len(schedule) != maxLength {
+		t.Fatalf("%d turns, want %d", len(schedule), maxLength)
 	}
 	for i, share := range shares(schedule, len(weights))[:1000] {
-		if share*maxTurns != 1 {
-			t.Fatalf("endpoint %d: %v turns, want 1", i, share*maxTurns)
+		if share*maxLength != 1 {
+			t.Fatalf("endpoint %d: %v turns, want 1", i, share*maxLength)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestClusterCompilation(t *testing.T) {
 			if diff := cmp.Diff(got, tt.want, cmp.Comparer(func(x, y netip.AddrPort) bool { return x == y })); diff != "" {
 				t.Errorf("cluster (-got +want):\n%s", diff)
 			}
-			if turns := got.Root(nil).Turns; !slices.Equal(turns, tt.turns) {
+			if turns := got.Root(nil).Schedule; !slices.Equal(turns, tt.turns) {
 				t.Errorf("turns %v, want %v", turns, tt.turns)
 			}
 			if len(notes) != tt.notes {

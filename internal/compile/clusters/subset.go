@@ -96,7 +96,7 @@ func (c *Cluster) PartsOf() []model.Part {
 // hasEndpoints reports whether some choice in the group finds an endpoint.
 func (g *Group) hasEndpoints() bool {
 	if len(g.Groups) == 0 {
-		return len(g.Turns) > 0
+		return len(g.Schedule) > 0
 	}
 	return slices.ContainsFunc(g.Groups, func(below Group) bool { return below.hasEndpoints() })
 }

@@ -195,7 +195,7 @@ func (c *Cluster) zoned(p *priority, eligible []Member) Group {
 	if len(root.Groups) == 1 {
 		return root.Groups[0]
 	}
-	root.Turns = scheduleOf(shares)
+	root.Schedule = scheduleOf(shares)
 	return root
 }
 

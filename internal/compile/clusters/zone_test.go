@@ -103,7 +103,7 @@ func TestZonesShareWhatTheirHostsCanTake(t *testing.T) {
 			sum := failed
 			for i := range got {
 				sum += got[i]
-				// A schedule has 4,096 turns, and percents are whole hundredths.
+				// A schedule has 4,096 entries, and percents are whole hundredths.
 				if len(got) != len(tt.want) || math.Abs(got[i]-tt.want[i]) > 0.0005 {
 					t.Fatalf("shares of zones: got %v, want %v", got, tt.want)
 				}

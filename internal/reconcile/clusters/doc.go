@@ -4,7 +4,7 @@
 // learned of the endpoints' health, while programs read them.
 //
 // A cluster's groups are written first, each behind the groups that it leads to, and then the cluster's word is pointed to them by one
-// store. A group of many endpoints is changed in place when few of its turns change (turns.go). Clusters and
+// store. A group of many endpoints is changed in place when few of its entries change (schedule.go). Clusters and
 // endpoints keep their index for as long as they exist. What nothing leads to any more is pending: the caller takes it, waits
 // for the programs that may still read it, and has it freed.
 //

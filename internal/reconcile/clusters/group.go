@@ -14,12 +14,12 @@ import (
 
 // group is a group in the maps.
 type group struct {
-	index    indices.Span
-	schedule indices.Span
-	// places of a table that finds endpoints by hash.
-	places indices.Span
-	// worn is how many turns have been moved since the schedule was written.
-	worn int
+	index indices.Span
+	span  indices.Span
+	// hashTable are the entries of hash_places that find endpoints by hash.
+	hashTable indices.Span
+	// drift is how many entries have been moved since the schedule was written.
+	drift int
 	groupContent
 }
 
@@ -28,36 +28,36 @@ type groupContent struct {
 	policy  maps.Policy
 	choices uint32
 	flags   maps.GroupFlags
-	// turns are indices of endpoints, or of groups.
-	turns []uint32
+	// schedule are indices of endpoints, or of groups.
+	schedule []uint32
 	// hashing finds endpoints by hash; its indices are those of the maps.
 	hashing *clusters.Hashing
 }
 
 func (g groupContent) equal(other groupContent) bool {
-	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.turns, other.turns) && g.hashing.Equal(other.hashing)
+	return g.policy == other.policy && g.choices == other.choices && g.flags == other.flags && slices.Equal(g.schedule, other.schedule) && g.hashing.Equal(other.hashing)
 }
 
-// grouping writes a tree of one cluster's groups. Those that are as before stay, with their turn.
+// grouping writes a tree of one cluster's groups. Those that are as before stay, with their cursor.
 type grouping struct {
 	r *Reconciler
 	// before are the tree's groups that have not been found again.
 	before []*group
-	// now are those that it has, each behind the groups that it leads to; added are the new ones of them, and edits what is yet to be done to the
+	// now are those that it has, each behind the groups that it leads to; added are the new ones of them, and patches what is yet to be done to the
 	// others.
 	now, added []*group
-	edits      []turnsEdit
+	patches    []schedulePatch
 	// endpoints are the indices of the cluster's endpoints.
 	endpoints []uint32
-	// turn is where new groups begin: where the tree's last root stood, so that a change of endpoints does not favour the first.
-	turn uint64
+	// cursor is where new groups begin: where the tree's last root stood, so that a change of endpoints does not favour the first.
+	cursor uint64
 	// top is the tree's root, in which endpoints have these shares.
 	top    uint32
 	shares []float64
 }
 
 // regroup makes a cluster's groups what its members' state of health asks for, and then points the cluster and its subsets to them. First the
-// groups, then the words: a program sees the old groups or the new ones, and of a group that is edited some of either's endpoints. All of it is
+// groups, then the words: a program sees the old groups or the new ones, and of a group that is patched some of either's endpoints. All of it is
 // shared memory: without a kernel the slow path reads the same.
 func (r *Reconciler) regroup(c *cluster) error {
 	c.starting, c.late, c.grouped, c.retries = false, false, r.now(), nil
@@ -77,7 +77,7 @@ func (r *Reconciler) regroup(c *cluster) error {
 	}
 	for i, w := range written {
 		w.commit()
-		if len(w.edits) > 0 {
+		if len(w.patches) > 0 {
 			r.renew(c, c.trees[parts[i]].top)
 		}
 		c.trees[parts[i]] = &tree{groups: w.now, top: w.top}
@@ -98,9 +98,9 @@ func (r *Reconciler) regroup(c *cluster) error {
 }
 
 func (r *Reconciler) groupingOf(c *cluster, part model.Part) *grouping {
-	w := &grouping{r: r, endpoints: c.endpoints, turn: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
+	w := &grouping{r: r, endpoints: c.endpoints, cursor: atomic.LoadUint64(&r.sh.Groups[c.root].Turn)}
 	if t := c.trees[part]; t != nil {
-		w.before, w.turn = slices.Clone(t.groups), atomic.LoadUint64(&r.sh.Groups[t.top].Turn)
+		w.before, w.cursor = slices.Clone(t.groups), atomic.LoadUint64(&r.sh.Groups[t.top].Turn)
 	}
 	return w
 }
@@ -145,17 +145,17 @@ func (w *grouping) write(g *clusters.Group) (*group, error) {
 			indices = append(indices, below.index.First)
 		}
 	}
-	for _, turn := range g.Turns {
-		content.turns = append(content.turns, indices[turn])
+	for _, entry := range g.Schedule {
+		content.schedule = append(content.schedule, indices[entry])
 	}
 	content.hashing = w.hashing(g.Hashing)
 	if i := slices.IndexFunc(w.before, func(old *group) bool { return old.equal(content) }); i >= 0 {
 		return w.keep(i), nil
 	}
 	for i, old := range w.before {
-		if e, ok := w.edited(old, &content); ok {
-			if !slices.Equal(e.turns, old.turns) {
-				w.edits = append(w.edits, e)
+		if e, ok := w.patchFor(old, &content); ok {
+			if !slices.Equal(e.schedule, old.schedule) {
+				w.patches = append(w.patches, e)
 			}
 			return w.keep(i), nil
 		}
@@ -192,28 +192,28 @@ func (w *grouping) create(content groupContent) (*group, error) {
 	}
 	// Noted before the next step, which may fail.
 	w.added = append(w.added, g)
-	if g.schedule, err = w.r.takeSchedule(len(content.turns)); err != nil {
+	if g.span, err = w.r.takeSchedule(len(content.schedule)); err != nil {
 		return nil, err
 	}
-	for i, turn := range content.turns {
-		w.r.setTurn(g, i, turn)
+	for i, entry := range content.schedule {
+		w.r.setEntry(g, i, entry)
 	}
 	shared := &w.r.sh.Groups[g.index.First]
-	g.places = w.r.publishTable(g.index.First, content.hashing)
-	atomic.StoreUint64(&shared.Table, uint64(g.places.Count)<<32|uint64(g.places.First))
+	g.hashTable = w.r.publishTable(g.index.First, content.hashing)
+	atomic.StoreUint64(&shared.Table, uint64(g.hashTable.Count)<<32|uint64(g.hashTable.First))
 	atomic.StoreUint32(&shared.Policy, uint32(content.policy))
 	atomic.StoreUint32(&shared.Choices, content.choices)
 	atomic.StoreUint32(&shared.Flags, uint32(content.flags))
-	atomic.StoreUint64(&shared.Turn, w.turn)
-	w.r.setLength(g, len(content.turns))
+	atomic.StoreUint64(&shared.Turn, w.cursor)
+	w.r.setLength(g, len(content.schedule))
 	w.now = append(w.now, g)
 	return g, nil
 }
 
-// giveGroup gives up a group that no program can reach.
-func (r *Reconciler) giveGroup(g *group) {
+// freeGroup frees a group that no program can reach.
+func (r *Reconciler) freeGroup(g *group) {
 	r.sh.HashTables[g.index.First].Store(nil)
-	r.indices.Schedules.Free(g.schedule)
-	r.indices.HashPlaces.Free(g.places)
+	r.indices.Schedules.Free(g.span)
+	r.indices.HashPlaces.Free(g.hashTable)
 	r.indices.Groups.Free(g.index)
 }

@@ -21,16 +21,16 @@ func (r *Reconciler) publishTable(group uint32, of *clusters.Hashing) indices.Sp
 	if !of.InKernel(table.Len()) {
 		return indices.Span{}
 	}
-	places, err := r.indices.HashPlaces.Take(uint32(table.Len()))
+	span, err := r.indices.HashPlaces.Take(uint32(table.Len()))
 	if err != nil {
 		r.log.Warn("a cluster that hashes is served in user space", "err", err)
 		return indices.Span{}
 	}
-	writePlaces(r.sh.HashPlaces[places.First:places.First+places.Count], table, of.Endpoints)
-	return places
+	writeTable(r.sh.HashPlaces[span.First:span.First+span.Count], table, of.Endpoints)
+	return span
 }
 
-func writePlaces(to []maps.HashPlace, table hashing.Table, endpoints []uint32) {
+func writeTable(to []maps.HashPlace, table hashing.Table, endpoints []uint32) {
 	switch t := table.(type) {
 	case *hashing.Ring:
 		for i, p := range t.Points() {

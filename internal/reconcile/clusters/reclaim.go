@@ -36,7 +36,7 @@ func (r *Reconciler) PutBack(old Reclaimable) { r.pending = old.merge(r.pending)
 // Free frees what no program can reach.
 func (r *Reconciler) Free(old Reclaimable) {
 	for _, g := range old.groups {
-		r.giveGroup(g)
+		r.freeGroup(g)
 	}
 	r.busy = append(r.busy, old.clusters...)
 	r.FreeIdle()

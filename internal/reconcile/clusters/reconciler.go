@@ -31,8 +31,8 @@ type Reconciler struct {
 	pending Reclaimable
 	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
 	busy []indices.Span
-	// manyTurns is as the configuration says.
-	manyTurns int
+	// longSchedule is as the configuration says.
+	longSchedule int
 	// counts by endpoint, all 0, are for comparisons of schedules.
 	counts []int32
 	// touched is what has changed since Changed was called last.
@@ -48,23 +48,23 @@ type Config struct {
 	Indices Allocators
 	// Stats counts what is written.
 	Stats *writes.Stats
-	// ManyTurns is the length from which on a schedule is changed in place.
-	ManyTurns int
+	// LongSchedule is the length from which on a schedule is changed in place.
+	LongSchedule int
 }
 
 // New returns a reconciler for shared memory without clusters.
 func New(c Config) *Reconciler {
 	return &Reconciler{
-		sh:        c.Shared,
-		log:       c.Log,
-		now:       c.Now,
-		indices:   c.Indices,
-		stats:     c.Stats,
-		clusters:  map[string]*cluster{},
-		endpoints: map[endpointKey]*endpoint{},
-		byIndex:   map[uint32]endpointKey{},
-		manyTurns: c.ManyTurns,
-		touched:   touched{endpoints: map[uint32]struct{}{}},
+		sh:           c.Shared,
+		log:          c.Log,
+		now:          c.Now,
+		indices:      c.Indices,
+		stats:        c.Stats,
+		clusters:     map[string]*cluster{},
+		endpoints:    map[endpointKey]*endpoint{},
+		byIndex:      map[uint32]endpointKey{},
+		longSchedule: c.LongSchedule,
+		touched:      touched{endpoints: map[uint32]struct{}{}},
 	}
 }
 

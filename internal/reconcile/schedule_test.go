@@ -53,7 +53,7 @@ func withPolicy(p model.Policy, endpoints ...model.Endpoint) *model.Config {
 	return cfg
 }
 
-// holds demands that a cluster's one group has the turns that the configuration applied last asks for, in any order.
+// holds demands that a cluster's one group has the entries that the configuration applied last asks for, in any order.
 func (g *rig) holds(when string, name string) {
 	g.t.Helper()
 	i := slices.IndexFunc(g.applied.Clusters, func(c *compiled.Cluster) bool { return c.Name == name })
@@ -62,11 +62,11 @@ func (g *rig) holds(when string, name string) {
 		return compiled.EndpointState{Flags: maps.EndpointFlags(g.kernel.sh.Endpoints[endpoints[c.Endpoints[e].Address]].Flags)}
 	})
 	var want []uint32
-	for _, turn := range endpointsBelow(&root) {
-		want = append(want, endpoints[c.Endpoints[turn].Address])
+	for _, entry := range endpointsBelow(&root) {
+		want = append(want, endpoints[c.Endpoints[entry].Address])
 	}
 	index, _ := g.r.ClusterIndex(name)
-	got := g.kernel.turns(index)
+	got := g.kernel.schedule(index)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -114,7 +114,7 @@ func TestAChangeOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 		{"replaced", all, other, map[model.Policy]Stats{model.RoundRobin: {Schedules: 1, Clusters: 1, Endpoints: 2}}},
 		{"in another order", all, slices.Concat(all[n/2:], all[:n/2]), map[model.Policy]Stats{model.RoundRobin: {}}},
 		{"made heavier", uneven, heavier, map[model.Policy]Stats{
-			// The weights, some 505,000 in all, come to 40,000 turns: 20 are one or two, and others make room.
+			// The weights, some 505,000 in all, come to 40,000 entries: 20 are one or two, and others make room.
 			model.RoundRobin: {Schedules: 1, Clusters: 1, Endpoints: 1},
 			model.Random:     {},
 		}},
@@ -146,7 +146,7 @@ func TestHealthOfOneEndpointAmongThousandsIsAFewStores(t *testing.T) {
 	}{
 		{"unhealthy", maps.EndpointUnhealthy, 0}, {"healthy", 0, maps.EndpointUnhealthy}, {"ejected", maps.EndpointEjected, 0}, {"back", 0, maps.EndpointEjected},
 	} {
-		// A turn, unless it is the last one, the length and the cluster's word.
+		// An entry, unless it is the last one, the length and the cluster's word.
 		if got := g.writesOf(HealthChange{Endpoint: 4711, Set: step.set, Clear: step.clear}); got.Total() > 3 || got.Groups != 1 || got.Clusters != 1 {
 			t.Errorf("%s: writes %+v, want 3", step.name, got)
 		}
@@ -211,7 +211,7 @@ func TestSchedulesStayTrueThroughManyEdits(t *testing.T) {
 			if anew < 20 || edited < 20 {
 				t.Errorf("%d written anew, %d edited, want at least 20 of both", anew, edited)
 			}
-			g.noTurnIsLost()
+			g.noEntryIsLost()
 			t.Logf("%d written anew, %d edited", anew, edited)
 		})
 	}
@@ -233,8 +233,8 @@ func (g *rig) onlyGroup() uint32 {
 	return uint32(g.kernel.sh.Clusters[index].Root)
 }
 
-// noTurnIsLost demands that all places of schedules are free, each once, when there is no group any more.
-func (g *rig) noTurnIsLost() {
+// noEntryIsLost demands that all places of schedules are free, each once, when there is no group any more.
+func (g *rig) noEntryIsLost() {
 	g.t.Helper()
 	g.mustApply(&model.Config{})
 	if got := g.inUse()["turns"]; got != 0 {
@@ -257,16 +257,16 @@ func TestTurnsOfTheHeavyStaySpread(t *testing.T) {
 		t.Error("the schedule has been written anew, not edited")
 	}
 	heavy := g.indicesOf("web")[list[0].Address]
-	turns := g.kernel.turns(0)
-	first := slices.Index(turns, heavy)
+	schedule := g.kernel.schedule(0)
+	first := slices.Index(schedule, heavy)
 	wait, last := 0, first
-	for place := first + 1; place <= first+len(turns); place++ {
-		if turns[place%len(turns)] == heavy {
+	for place := first + 1; place <= first+len(schedule); place++ {
+		if schedule[place%len(schedule)] == heavy {
 			wait, last = max(wait, place-last), place
 		}
 	}
-	if limit := 2 * len(turns) / heaviest; wait > limit {
-		t.Errorf("the heavy one waits %d turns of %d, want at most %d", wait, len(turns), limit)
+	if limit := 2 * len(schedule) / heaviest; wait > limit {
+		t.Errorf("the heavy one waits %d turns of %d, want at most %d", wait, len(schedule), limit)
 	}
 }
 
@@ -275,13 +275,13 @@ func TestAFullMapLeavesAnEditUndone(t *testing.T) {
 	sizes.Schedules = 30
 	g := newRigWith(t, sizes, 8)
 	g.mustApply(single(hosts(20, 1)...))
-	before := g.kernel.turns(0)
+	before := g.kernel.schedule(0)
 	// Two more fit beside the schedule, ten more do not, and nor does another one.
 	im, _ := compile.Compile(single(hosts(30, 1)...))
 	if _, err := g.r.Apply(im); err == nil {
 		t.Fatal("apply: no error although the map is full")
 	}
-	if diff := cmp.Diff(g.kernel.turns(0), before); diff != "" {
+	if diff := cmp.Diff(g.kernel.schedule(0), before); diff != "" {
 		t.Errorf("turns after the error (-got +want):\n%s", diff)
 	}
 	g.mustApply(single(hosts(22, 1)...))
