@@ -60,7 +60,7 @@ func NewLazy(pattern string) (*Lazy, error) {
 // forget drops all states but [Dead].
 func (l *Lazy) forget() {
 	l.subsets, l.next = l.subsets[:0], l.next[:0]
-	clear(l.numbers)
+	clear(l.numberOf)
 	clear(l.followers)
 	l.kept, l.walked = 0, 0
 	l.work.left = math.MaxInt

@@ -22,7 +22,7 @@ type construction struct {
 	bytes     classes
 	maxStates int
 	subsets   []subset
-	numbers   map[string]uint16 // of subsets, by their key
+	numberOf  map[string]uint16 // of subsets, by their key
 	followers map[string]uint16 // the same by what number was asked for, to close each but once
 	kept      int               // bytes of subsets, numbers and followers
 	key       []byte
@@ -37,7 +37,7 @@ func newConstruction(n *nfa, maxStates int) *construction {
 		nfa:       n,
 		bytes:     n.classes(),
 		maxStates: maxStates,
-		numbers:   map[string]uint16{},
+		numberOf:  map[string]uint16{},
 		followers: map[string]uint16{},
 		visited:   make([]int, len(n.code)),
 	}
@@ -149,7 +149,7 @@ func (c *construction) number(at []int32, before kind) (uint16, error) {
 	}
 	slices.Sort(at)
 	c.setKey(at, before)
-	if known, ok := c.numbers[string(c.key)]; ok {
+	if known, ok := c.numberOf[string(c.key)]; ok {
 		return known, nil
 	}
 	if len(c.subsets) == c.maxStates {
@@ -157,7 +157,7 @@ func (c *construction) number(at []int32, before kind) (uint16, error) {
 	}
 	fresh := uint16(len(c.subsets))
 	c.kept += entryBytes + 2*len(c.key)
-	c.numbers[string(c.key)] = fresh
+	c.numberOf[string(c.key)] = fresh
 	c.subsets = append(c.subsets, subset{slices.Clone(at), before, hasLooks})
 	return fresh, nil
 }

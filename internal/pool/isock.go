@@ -77,8 +77,8 @@ type isock struct {
 
 // dialer opens connections to endpoints.
 type dialer struct {
-	numbers *numbers
-	ports   portRange
+	isn   *isnGenerator
+	ports portRange
 	// congestion control of the connections; "" is the machine's.
 	congestion string
 }
@@ -120,8 +120,8 @@ func (d *dialer) dial(ctx context.Context, fd int, source netip.Addr, to netip.A
 	if err != nil {
 		return err
 	}
-	syn := d.numbers.syn(local, to)
-	if err := setNumber(fd, syn); err != nil {
+	syn := d.isn.syn(local, to)
+	if err := setISN(fd, syn); err != nil {
 		return err
 	}
 	// Behind the number: with that the kernel forgets it.

@@ -90,7 +90,7 @@ func TestPeerKeyIsTheEndpointsView(t *testing.T) {
 }
 
 func testDialer(congestion string) *dialer {
-	return &dialer{numbers: newNumbers(), ports: ports(), congestion: congestion}
+	return &dialer{isn: newISNGenerator(), ports: ports(), congestion: congestion}
 }
 
 // nextToCome is the sequence number of the next byte that a connection receives.

@@ -242,7 +242,7 @@ func New(cfg Config) (*Pool, error) {
 		ctx:       ctx,
 		cancel:    cancel,
 		dials:     make(chan struct{}, maxDials),
-		dialer:    dialer{numbers: newNumbers(), ports: ports(), congestion: cfg.CongestionControl},
+		dialer:    dialer{isn: newISNGenerator(), ports: ports(), congestion: cfg.CongestionControl},
 		endpoints: map[uint32]*endpoint{},
 		live:      map[uint32]*endpoint{},
 		leaving:   map[uint32]*endpoint{},

@@ -39,21 +39,21 @@ func (s *source) automaton(from *tables.Automaton) (to maps.Automaton, children 
 		return to, children, err
 	}
 	children = append(children, accept)
-	to.Next, _ = next.place()
-	to.Accept, _ = accept.place()
+	to.Next, _ = next.span()
+	to.Accept, _ = accept.span()
 	if len(from.Values) > 0 {
 		values, err := s.r.interners.acceptedValues.get(acceptedValues(from.Values))
 		if err != nil {
 			return to, children, err
 		}
-		to.Lists, _ = values.place()
+		to.Lists, _ = values.span()
 		return to, append(children, values), nil
 	}
 	lists, err := s.accepts(from.Lists)
 	if err != nil {
 		return to, children, err
 	}
-	to.Lists, _ = lists.place()
+	to.Lists, _ = lists.span()
 	return to, append(children, lists), nil
 }
 

@@ -26,7 +26,7 @@ func (r *Reconciler) writeFields(v *Version) error {
 
 func (v *Version) askedField(i int) maps.AskedField {
 	f := &v.table.Fields[i]
-	automaton, automata := v.automata[i].place()
+	automaton, automata := v.automata[i].span()
 	return maps.AskedField{
 		Bits: f.Present, Missing: f.Missing, Number: v.fieldNumbers.First + uint32(i), Flags: uint32(f.Flags),
 		Slot: f.Slot, Class: f.Class, Automaton: automaton, Automata: automata,

@@ -22,7 +22,7 @@ func compareBuckets(a, b bucket) int { return slices.Compare(a.classes[:], b.cla
 
 // word is where the routes lie, as programs read it.
 func (b *bucket) word() uint64 {
-	first, count := b.routes.place()
+	first, count := b.routes.span()
 	return uint64(count)<<32 | uint64(first)
 }
 
@@ -52,10 +52,10 @@ type index struct {
 
 // indexes are all that is in the map of buckets.
 type indexes struct {
-	into    bpfmap.Table[maps.BucketKey, uint32]
-	lists   bpfmap.Table[uint32, uint64]
-	numbers *indices.Allocator
-	places  *indices.Allocator
+	into         bpfmap.Table[maps.BucketKey, uint32]
+	lists        bpfmap.Table[uint32, uint64]
+	tupleNumbers *indices.Allocator
+	bucketLists  *indices.Allocator
 	// count and changed count what is written into the map of buckets and into the lists.
 	count, changed *int
 	seed           maphash.Seed
@@ -67,7 +67,7 @@ type indexes struct {
 
 func newIndexes(cfg *maps.Config, n *Allocators, stats *writes.Stats) *indexes {
 	return &indexes{
-		into: cfg.Buckets, lists: cfg.BucketLists, numbers: n.TupleNumbers, places: n.BucketLists,
+		into: cfg.Buckets, lists: cfg.BucketLists, tupleNumbers: n.TupleNumbers, bucketLists: n.BucketLists,
 		count: &stats.Buckets, changed: &stats.BucketLists, seed: maphash.MakeSeed(), found: map[uint64][]*index{},
 	}
 }
@@ -91,14 +91,14 @@ func (s *indexes) get(owner maps.ListenerKey, buckets []bucket) (*index, error) 
 			return x, nil
 		}
 	}
-	number, err := s.numbers.Take(1)
+	number, err := s.tupleNumbers.Take(1)
 	if err != nil {
 		dropBuckets(buckets)
 		return nil, err
 	}
 	x := &index{Span: number, of: s, owner: owner, refs: 1}
 	for i, b := range buckets {
-		list, err := s.places.Take(1)
+		list, err := s.bucketLists.Take(1)
 		if err != nil {
 			dropBuckets(buckets[i:])
 			s.unused = append(s.unused, x)
@@ -189,7 +189,7 @@ func (s *indexes) erase() error {
 			s.release(b)
 			x.buckets = x.buckets[:n-1]
 		}
-		s.numbers.Free(x.Span)
+		s.tupleNumbers.Free(x.Span)
 		s.unused = s.unused[1:]
 	}
 	return nil
@@ -198,5 +198,5 @@ func (s *indexes) erase() error {
 // release gives up what a bucket that no program reads has pointed to.
 func (s *indexes) release(b storedBucket) {
 	b.routes.drop()
-	s.places.Free(b.list)
+	s.bucketLists.Free(b.list)
 }

@@ -57,7 +57,7 @@ func (c *indexChange) add(u *pendingReclaim) error {
 	var err error
 	for _, b := range c.added {
 		stored := storedBucket{bucket: b}
-		if stored.list, err = s.places.Take(1); err != nil {
+		if stored.list, err = s.bucketLists.Take(1); err != nil {
 			break
 		}
 		w.add(x, stored)
@@ -69,7 +69,7 @@ func (c *indexChange) add(u *pendingReclaim) error {
 	}
 	u.hasReaders = u.hasReaders || n > 0
 	for _, b := range list[n:] {
-		s.places.Free(b.list) // nothing leads there
+		s.bucketLists.Free(b.list) // nothing leads there
 	}
 	c.added = c.added[n:]
 	x.buckets = append(x.buckets, list[:n]...)

@@ -27,11 +27,11 @@ func dropAll(list []refCounted) {
 // interner finds lists of entries, each in a row in one map, by what they hold. A list is never changed: what two
 // tables, or two versions of one, have in common lies in the map once.
 type interner[V comparable] struct {
-	into    bpfmap.Table[uint32, V]
-	numbers *indices.Allocator
-	count   *int
-	seed    maphash.Seed
-	found   map[uint64]*interned[V]
+	into      bpfmap.Table[uint32, V]
+	allocator *indices.Allocator
+	count     *int
+	seed      maphash.Seed
+	found     map[uint64]*interned[V]
 	// queue holds those that are to be written yet.
 	queue []*interned[V]
 }
@@ -47,8 +47,8 @@ type interned[V comparable] struct {
 	children []refCounted // what the entries point to
 }
 
-func newInterner[V comparable](into bpfmap.Table[uint32, V], numbers *indices.Allocator, count *int) *interner[V] {
-	return &interner[V]{into: into, numbers: numbers, count: count, seed: maphash.MakeSeed(), found: map[uint64]*interned[V]{}}
+func newInterner[V comparable](into bpfmap.Table[uint32, V], allocator *indices.Allocator, count *int) *interner[V] {
+	return &interner[V]{into: into, allocator: allocator, count: count, seed: maphash.MakeSeed(), found: map[uint64]*interned[V]{}}
 }
 
 // get returns the list with this content, held for the caller, who hands over what it holds of the children. A new
@@ -62,13 +62,13 @@ func (s *interner[V]) get(content []V, children ...refCounted) (*interned[V], er
 			return p, nil
 		}
 	}
-	numbers, err := s.numbers.Take(uint32(len(content)))
-	if err != nil || numbers.Count == 0 {
+	span, err := s.allocator.Take(uint32(len(content)))
+	if err != nil || span.Count == 0 {
 		dropAll(children)
 		return nil, err
 	}
 	p := &interned[V]{
-		Span: numbers, of: s, hash: hash, next: s.found[hash], content: slices.Clone(content), refs: 1, children: slices.Clone(children),
+		Span: span, of: s, hash: hash, next: s.found[hash], content: slices.Clone(content), refs: 1, children: slices.Clone(children),
 	}
 	s.found[hash] = p
 	s.queue = append(s.queue, p)
@@ -108,7 +108,7 @@ func (p *interned[V]) hold() {
 	}
 }
 
-// drop gives the numbers away with the last reference: nothing that a program can still reach may point to them.
+// drop frees the indices with the last reference: nothing that a program can still reach may point to them.
 func (p *interned[V]) drop() {
 	if p == nil {
 		return
@@ -117,7 +117,7 @@ func (p *interned[V]) drop() {
 		return
 	}
 	p.of.forget(p)
-	p.of.numbers.Free(p.Span)
+	p.of.allocator.Free(p.Span)
 	dropAll(p.children)
 }
 
@@ -136,8 +136,8 @@ func (s *interner[V]) forget(p *interned[V]) {
 	s.found[p.hash] = p.next
 }
 
-// place is where the list lies and how long it is; of the empty one, 0 and 0.
-func (p *interned[V]) place() (first, count uint32) {
+// span is where the list lies and how long it is; of the empty one, 0 and 0.
+func (p *interned[V]) span() (first, count uint32) {
 	if p == nil {
 		return 0, 0
 	}

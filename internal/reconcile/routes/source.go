@@ -136,7 +136,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []refCounted
 	if err != nil {
 		return to, children, err
 	}
-	to.First, to.Count = splits.place()
+	to.First, to.Count = splits.span()
 	to.Total = from.Total
 	return to, append(children, splits), nil
 }
@@ -197,7 +197,7 @@ func (s *source) tupleList(first, count uint32) (*interned[maps.Tuple], error) {
 func (s *source) tuple(from *tables.Tuple, to *maps.Tuple) (refCounted, error) {
 	if from.Number == 0 {
 		list, err := s.list(from.First, from.Count)
-		to.First, to.Count = list.place()
+		to.First, to.Count = list.span()
 		return list, err
 	}
 	x, err := s.index(from.Number, from.Slots)
@@ -302,8 +302,8 @@ func (s *source) entry(p tables.Path, automata *interned[maps.Automaton], first 
 		e.routes.drop()
 		return e, err
 	}
-	e.value.First, e.value.Count = e.routes.place()
-	e.value.Tuple, e.value.TupleCount = e.tuples.place()
+	e.value.First, e.value.Count = e.routes.span()
+	e.value.Tuple, e.value.TupleCount = e.tuples.span()
 	if p.Automata > 0 {
 		automata.hold()
 		e.automata = automata

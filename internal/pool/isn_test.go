@@ -13,7 +13,7 @@ func TestNumbersOfOnePairGrowAndThoseOfOthersTellNothing(t *testing.T) {
 	t.Parallel()
 	const second = 1e9 >> tick
 	a, b := netip.MustParseAddrPort("10.0.0.1:1000"), netip.MustParseAddrPort("10.0.0.2:80")
-	n := newNumbers()
+	n := newISNGenerator()
 	seen := map[uint32]bool{}
 	before := n.syn(a, b)
 	for range 1000 {
@@ -38,7 +38,7 @@ func TestNumbersOfOnePairGrowAndThoseOfOthersTellNothing(t *testing.T) {
 	if near > 300 {
 		t.Errorf("numbers of %d of 1000 other pairs are near this pair's", near)
 	}
-	if d := int32(newNumbers().syn(a, b) - before); d == 0 {
+	if d := int32(newISNGenerator().syn(a, b) - before); d == 0 {
 		t.Error("another process has the same numbers")
 	}
 }

@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// numbers draws the sequence numbers with which i-socks begin. The kernel could draw them as well, but
-// would tell nobody before the handshake; and by its number, which only the host gets to know that is
-// really connected to, the far end of an i-sock is recognised. Its addresses are no proof: whoever may
+// isnGenerator draws the initial sequence numbers of i-socks. The kernel could draw them as well, but does
+// not report them before the handshake; and by its number, which only the host gets to know that is
+// really connected to, the far end of an i-sock is recognised. Its addresses are no proof: a process that may
 // make a network namespace has any address there.
-type numbers struct{ key [sha256.Size]byte }
+type isnGenerator struct{ key [sha256.Size]byte }
 
-func newNumbers() *numbers {
-	var n numbers
+func newISNGenerator() *isnGenerator {
+	var g isnGenerator
 	// It never fails.
-	_, _ = rand.Read(n.key[:])
-	return &n
+	_, _ = rand.Read(g.key[:])
+	return &g
 }
 
 const (
@@ -36,10 +36,10 @@ const (
 
 // syn is the number of a connection's SYN, never 0. As RFC 6528 asks, the numbers of one pair of
 // addresses grow with the clock, so that an old connection of that pair is told from a new one, and
-// tell nothing of those of another pair; and not even who has seen an earlier number of this pair
+// tell nothing of those of another pair; and not even a host that has seen an earlier number of this pair
 // guesses the next.
-func (n *numbers) syn(local, remote netip.AddrPort) uint32 {
-	h := hmac.New(sha256.New, n.key[:])
+func (g *isnGenerator) syn(local, remote netip.AddrPort) uint32 {
+	h := hmac.New(sha256.New, g.key[:])
 	for _, a := range []netip.AddrPort{local, remote} {
 		at := a.Addr().As16()
 		h.Write(binary.BigEndian.AppendUint16(at[:], a.Port()))
@@ -58,10 +58,10 @@ const (
 	queueSends = 2  // TCP_SEND_QUEUE
 )
 
-// setNumber chooses the number of the SYN of a socket that has not connected. connect(2) keeps it, but
+// setISN chooses the number of the SYN of a socket that has not connected. connect(2) keeps it, but
 // where the connection takes the place of one of the same addresses that waits in TIME_WAIT: then the
 // far end is not recognised, and requests go over TCP.
-func setNumber(fd int, syn uint32) error {
+func setISN(fd int, syn uint32) error {
 	for _, o := range []struct{ name, value int }{
 		{unix.TCP_REPAIR, repairOn},
 		{unix.TCP_REPAIR_QUEUE, queueSends},
