@@ -104,7 +104,7 @@ func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
 	if notes := a.source.Notes(); len(notes) > 0 {
 		all["xlb_notes"] = notes
 	}
-	if refused := untoldOf(a.source.Origins()); len(refused) > 0 {
+	if refused := notInErrorState(a.source.Origins()); len(refused) > 0 {
 		all["xlb_refused"] = refused
 	}
 	writeJSON(w, all)

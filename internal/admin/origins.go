@@ -103,14 +103,14 @@ func RefusedOf(list []Origin) (refused []Origin) {
 	return refused
 }
 
-// untoldOf are the refused ones of which an error_state may not tell: that is of a resource, and a file may hold none.
-func untoldOf(list []Origin) (untold []Origin) {
+// notInErrorState are the refused ones of which an error_state may not tell: that is of a resource, and a file may hold none.
+func notInErrorState(list []Origin) (others []Origin) {
 	for _, o := range RefusedOf(list) {
 		if o.Source != "server" {
-			untold = append(untold, o)
+			others = append(others, o)
 		}
 	}
-	return untold
+	return others
 }
 
 // refusedText is the lines of /ready for them.

@@ -19,16 +19,16 @@ const (
 	maxSheets = 3
 	// sheetTime is how long a page is kept for those who read it slowly when there is no room for another.
 	sheetTime = 2 * time.Second
-	// turnTime is how long a request waits for its page to be begun.
-	turnTime = 10 * time.Second
+	// startTime is how long a request waits for its page to be begun.
+	startTime = 10 * time.Second
 )
 
 // press makes pages that take memory: one at a time, for all who ask for it before it is begun, and few are kept for who reads them. So what
 // it takes does not depend on how many ask, nor on how slowly they read.
 type press struct {
 	keyOf func(*http.Request) string
-	// turn is had by who makes a page.
-	turn chan struct{}
+	// maker is a semaphore: one goroutine makes a page.
+	maker chan struct{}
 
 	mu sync.Mutex
 	// next are those that are not begun, by key; held are the others that somebody has not read to the end, oldest first. Guarded by mu.
@@ -50,7 +50,7 @@ type sheet struct {
 
 // newPress makes a press of pages that are the same for requests with the same key.
 func newPress(keyOf func(*http.Request) string) *press {
-	return &press{keyOf: keyOf, turn: make(chan struct{}, 1), next: map[string]*sheet{}, gone: make(chan struct{})}
+	return &press{keyOf: keyOf, maker: make(chan struct{}, 1), next: map[string]*sheet{}, gone: make(chan struct{})}
 }
 
 // target is the key of pages that depend on nothing but path and query.
@@ -101,11 +101,11 @@ func (p *press) leave(s *sheet, c *http.ResponseController) {
 // print makes a page, for others too when the client that asked first has gone.
 func (p *press) print(s *sheet, page http.HandlerFunc, r *http.Request) {
 	defer close(s.made)
-	end := time.NewTimer(turnTime)
+	end := time.NewTimer(startTime)
 	defer end.Stop()
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.maker <- struct{}{}:
+		defer func() { <-p.maker }()
 	case <-end.C:
 		p.refuse(s)
 		return

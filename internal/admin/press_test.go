@@ -109,7 +109,7 @@ func TestDumpsForManyTakeTheMemoryOfFew(t *testing.T) {
 	if used := heap() - before; used > (maxSheets+3)*size {
 		t.Errorf("%d requests take %d kB, %d dumps of %d kB each", connections*streams, used>>10, used/size, size>>10)
 	}
-	// Who asks waits for a page no longer than turnTime, which may pass on a machine with other work.
+	// Who asks waits for a page no longer than startTime, which may pass on a machine with other work.
 	await.OneOfThree(t, "a page for another one", func() string { return getDump(address, size) })
 }
 

@@ -81,9 +81,9 @@ func Serve(ctx context.Context, l net.Listener, names []string, handler http.Han
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	visitors := newRoom(l, limits.Admin.Connections)
+	visitors := newConnLimiter(l, limits.Admin.Connections)
 	server := &http.Server{
-		Handler:     counted(forHosts(allowed, handler)),
+		Handler:     countRequests(forHosts(allowed, handler)),
 		ConnContext: visitors.connContext,
 		Protocols:   protocols,
 		HTTP2: &http.HTTP2Config{

@@ -36,9 +36,9 @@ type Bound struct {
 
 // BoundTo says who is served at a bound socket.
 type BoundTo struct {
-	// Listener is the listener's number. Plain: it has no HTTP.
+	// Listener is the listener's number. TCP: it has no HTTP.
 	Listener uint32
-	Plain    bool
+	TCP      bool
 	// Admits says whether one more connection is taken, beside those that are open at all bound sockets. nil: all are.
 	Admits func(open int) bool
 }
@@ -65,7 +65,7 @@ const (
 func (s *Set) takeOrMake(a netip.AddrPort) (b *Bound, err error) {
 	err = untilFree(func() error {
 		b, err = s.takeBound(a)
-		if errors.Is(err, errNobody) {
+		if errors.Is(err, errNoOtherDaemon) {
 			b, err = s.newBound(a)
 		}
 		return err
@@ -222,7 +222,7 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 		return false
 	}
 	c := &Conn{
-		set: s, fd: fd, cookie: cookie, bound: b, listener: v.to.Listener, plain: v.to.Plain,
+		set: s, fd: fd, cookie: cookie, bound: b, listener: v.to.Listener, tcp: v.to.TCP,
 		vip: v.vip, client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()), from: v.from,
 	}
 	b.open.Add(1)
@@ -248,8 +248,8 @@ func (b *Bound) without() {
 
 // serveBound serves a connection that no program knows: nothing of it has been moved before, and nothing will be.
 func (c *Conn) serveBound() {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if c.open() == nil || c.set.ctx.Err() != nil {
 		return
 	}

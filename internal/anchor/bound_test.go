@@ -210,7 +210,7 @@ func TestBoundConnectionWithoutHTTP(t *testing.T) {
 		conn.Close()
 		return Result{Written: uint64(n)}
 	}})
-	b, address := r.bind(BoundTo{Listener: testListener, Plain: true})
+	b, address := r.bind(BoundTo{Listener: testListener, TCP: true})
 	must(t, b.Listen())
 	c := r.reach(address)
 	c.mustReceive("welcome")

@@ -14,7 +14,7 @@ import (
 // (a test says so). docs/internals/handover.md lists every way in which bytes come to the daemon, and what they are.
 type Boundary struct{ of *Conn }
 
-// read has heads read from the connection that the proof is of, and of no other. It is open; the caller holds reading and use.
+// read has heads read from the connection that the proof is of, and of no other. It is open; the caller holds readMu and writeMu.
 func (b Boundary) read(s Session, serve func(context.Context, net.Conn, Boundary, Session) Result) Result {
 	return serve(b.of.set.ctx, b.of.conn, b, s)
 }

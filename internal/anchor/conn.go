@@ -27,8 +27,8 @@ type Conn struct {
 	client   netip.AddrPort
 	opened   time.Time
 	clock    clock
-	// plain: of a listener without HTTP.
-	plain bool
+	// tcp: of a listener without HTTP.
+	tcp bool
 	// unseen: no program sees its bytes.
 	unseen bool
 	// bound is the socket that it came to, nil for one that was intercepted. The kernel's programs know nothing of such a connection.
@@ -48,23 +48,23 @@ type Conn struct {
 	// closing: the connection's time is up, and the answer to its next request closes it.
 	closing atomic.Bool
 
-	// reading is held by whoever reads the connection, use by whoever writes it: the rest of a request and the beginning of its
-	// response may pass at the same time. Who needs both takes reading first.
-	reading sync.Mutex
-	use     sync.Mutex
-	// uploaded is the last lease of whose request the daemon has sent on the rest. Guarded by reading.
+	// readMu is held by the goroutine that reads the connection, writeMu by the one that writes it: the rest of a request and the beginning
+	// of its response may pass at the same time. A goroutine that needs both takes readMu first.
+	readMu  sync.Mutex
+	writeMu sync.Mutex
+	// uploaded is the last lease of whose request the daemon has sent on the rest. Guarded by readMu.
 	uploaded maps.Lease
-	// read and written count the bytes that ever passed here, which is what an offer to the kernel states. Guarded by use.
+	// read and written count the bytes that ever passed here, which is what an offer to the kernel states. Guarded by writeMu.
 	read, written uint64
-	// forwarded is the last lease of which the daemon has forwarded a response, to its end. Guarded by use.
+	// forwarded is the last lease of which the daemon has forwarded a response, to its end. Guarded by writeMu.
 	forwarded maps.Lease
 
 	// mu guards what follows, for moments.
 	mu     sync.Mutex
 	conn   *socket
 	closed bool
-	// told is of the last lease in place of whose endpoint the daemon has answered and kept the connection.
-	told maps.Whole
+	// notifiedLease is the last lease in place of whose endpoint the daemon has answered and kept the connection.
+	notifiedLease maps.Whole
 	// over: the client has its answer, and the connection is about to be closed. What still comes is the rest of nothing.
 	over bool
 	// behind: what is read comes behind a lease's request, and waits for the end of that.
@@ -100,8 +100,8 @@ func (c *Conn) rearm() {
 func (c *Conn) serve() {
 	c.set.active.Add(1)
 	defer c.set.active.Add(-1)
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	if c.bound != nil {
 		c.serveBound()
 		return
@@ -128,7 +128,7 @@ func (c *Conn) serve() {
 			c.upload(l)
 			return
 		}
-		if !c.awaitTold(l) {
+		if !c.awaitNotified(l) {
 			return
 		}
 		pipelined = true
@@ -138,16 +138,16 @@ func (c *Conn) serve() {
 		c.awaitEnd()
 		return
 	}
-	settled := stays && slow.Settled != 0
-	if pipelined && !settled {
+	quiescent := stays && slow.Settled != 0
+	if pipelined && !quiescent {
 		if !c.awaitSender() {
 			c.endNow()
 			return
 		}
-		settled = stays
+		quiescent = stays
 	}
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if c.open() == nil || c.set.ctx.Err() != nil {
 		return
 	}
@@ -157,14 +157,14 @@ func (c *Conn) serve() {
 	c.served.Store(time.Now().UnixNano())
 	c.read += r.Read
 	c.written += r.Written
-	c.settle(r.Keep, maps.OfferAnswered, settled)
+	c.offerBack(r.Keep, maps.OfferAnswered, quiescent)
 }
 
-// refuse ends a connection of which the request's body cannot be framed. Its client is told, unless it has some of a response. lingers: it has
+// refuse ends a connection of which the request's body cannot be framed. Its client is answered, unless it has some of a response. lingers: it has
 // all of one, and may be sending still.
 func (c *Conn) refuse(slow maps.SlowConn) (lingers bool) {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	conn := c.open()
 	if conn == nil || c.set.ctx.Err() != nil {
 		return false
@@ -173,7 +173,7 @@ func (c *Conn) refuse(slow maps.SlowConn) (lingers bool) {
 	return c.refuseLocked(conn, l, slow.Begun != 0)
 }
 
-// refuseLocked is refuse for the request of a lease. The caller holds use.
+// refuseLocked is refuse for the request of a lease. The caller holds writeMu.
 func (c *Conn) refuseLocked(conn *socket, l maps.Lease, responseStarted bool) (lingers bool) {
 	switch {
 	case c.forwarded == l && l.Number != 0:
@@ -191,8 +191,8 @@ func (c *Conn) refuseLocked(conn *socket, l maps.Lease, responseStarted bool) (l
 // awaitMore is for bytes that are not there: who has sent a request again may have taken what came behind it, and answered that as well. To wait
 // here would keep everybody else from this connection, and what comes from now on belongs to another entry.
 func (c *Conn) awaitMore() {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if !c.isClosed() {
 		c.rearm()
 	}
@@ -258,7 +258,7 @@ func (c *Conn) entry() (slow maps.SlowConn, found bool) {
 }
 
 // servesFirst reports a connection whose endpoint may speak before its client does.
-func (c *Conn) servesFirst() bool { return c.plain || c.unopened.Load() }
+func (c *Conn) servesFirst() bool { return c.tcp || c.unopened.Load() }
 
 func (c *Conn) session(slow maps.SlowConn) Session {
 	return Session{
@@ -305,14 +305,14 @@ func (c *Conn) awaitTurn(l maps.Lease) (own bool) {
 	return own
 }
 
-// awaitTold returns when the client has been told of the end of a lease, and reports whether its next request may be answered.
-func (c *Conn) awaitTold(l maps.Lease) bool {
+// awaitNotified returns when the client has been notified of the end of a lease, and reports whether its next request may be answered.
+func (c *Conn) awaitNotified(l maps.Lease) bool {
 	if !c.set.cfg.Shared.Broke(l) {
 		return true
 	}
 	c.setBehind(true)
 	defer c.setBehind(false)
-	if !c.awaitUntil(failurePatience, func() bool { return c.hasTold(l) || c.isClosed() || c.isOver() }) {
+	if !c.awaitUntil(failurePatience, func() bool { return c.hasNotified(l) || c.isClosed() || c.isOver() }) {
 		c.endNow()
 		return false
 	}
@@ -332,10 +332,10 @@ func (c *Conn) setBehind(behind bool) {
 // readPatience bounds the wait for whoever has just answered the request before, and is about to let go of the connection.
 const readPatience = 100 * time.Millisecond
 
-// takeReading reports whether the caller has got reading. It does not wait for who waits for the caller's request.
-func (c *Conn) takeReading() (taken bool) {
+// lockRead reports whether the caller has got readMu. It does not wait for a goroutine that waits for the caller's request.
+func (c *Conn) lockRead() (taken bool) {
 	c.awaitUntil(readPatience, func() bool {
-		taken = c.reading.TryLock()
+		taken = c.readMu.TryLock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return taken || c.behind || c.closed
@@ -343,16 +343,16 @@ func (c *Conn) takeReading() (taken bool) {
 	return taken
 }
 
-func (c *Conn) tell(w maps.Whole) {
+func (c *Conn) setNotified(w maps.Whole) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = w
+	c.notifiedLease = w
 }
 
-func (c *Conn) hasTold(l maps.Lease) bool {
+func (c *Conn) hasNotified(l maps.Lease) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.told.Of(l)
+	return c.notifiedLease.Of(l)
 }
 
 // end has what still comes of the client read and dropped, until the connection is closed.
@@ -368,7 +368,7 @@ func (c *Conn) isOver() bool {
 	return c.over
 }
 
-// upload sends on what is left of a request that the kernel has begun to move. The caller holds reading.
+// upload sends on what is left of a request that the kernel has begun to move. The caller holds readMu.
 func (c *Conn) upload(l maps.Lease) {
 	conn := c.open()
 	if conn == nil {
@@ -390,8 +390,8 @@ func (c *Conn) upload(l maps.Lease) {
 
 // uploadEnded leaves the connection behind an upload. lingers is as of refuse.
 func (c *Conn) uploadEnded(conn *socket, l maps.Lease, r Uploaded) (lingers bool) {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if c.isClosed() {
 		return false
 	}
@@ -402,27 +402,27 @@ func (c *Conn) uploadEnded(conn *socket, l maps.Lease, r Uploaded) (lingers bool
 	case UploadDone:
 		c.uploaded = l
 	}
-	c.settle(r.End == UploadDone, maps.OfferSentOn, false)
+	c.offerBack(r.End == UploadDone, maps.OfferSentOn, false)
 	return false
 }
 
-// settle gives a quiet connection back, or closes it. what and settled are as in Sockets.Offer.
-func (c *Conn) settle(keep bool, what maps.Offer, settled bool) {
+// offerBack gives a quiet connection back, or closes it. what and settled are as in Sockets.Offer.
+func (c *Conn) offerBack(keep bool, what maps.Offer, quiescent bool) {
 	if !keep {
 		c.closeLocked()
 		return
 	}
-	c.offer(what, settled)
+	c.offer(what, quiescent)
 	c.rearm()
 }
 
 // offer gives the connection back to the kernel, as far as the daemon is concerned.
-func (c *Conn) offer(what maps.Offer, settled bool) {
+func (c *Conn) offer(what maps.Offer, quiescent bool) {
 	var err error
 	if c.guarded.Load() {
-		err = c.set.cfg.Sockets.Withhold(c.cookie, c.requests.Load(), settled)
+		err = c.set.cfg.Sockets.Withhold(c.cookie, c.requests.Load(), quiescent)
 	} else {
-		err = c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), what, settled)
+		err = c.set.cfg.Sockets.Offer(c.cookie, uint32(c.read), uint32(c.written), c.requests.Load(), what, quiescent)
 	}
 	if err != nil {
 		c.set.cfg.Logger.Warn("connection stays on the slow path", "err", err)
@@ -471,7 +471,7 @@ const failurePatience = time.Second
 
 // awaitEnd is for the rest of a request that has failed, or was answered before it was whole: it is read, so that the client can
 // send it and read its answer, and dropped. The connection ends: whoever tells the client closes it, or it is reset. The caller
-// holds reading.
+// holds readMu.
 func (c *Conn) awaitEnd() {
 	deadline := time.Now().Add(failurePatience)
 	if conn := c.open(); conn != nil {
@@ -484,8 +484,8 @@ func (c *Conn) awaitEnd() {
 
 // endNow resets the connection.
 func (c *Conn) endNow() {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	c.abort()
 }
 
@@ -525,12 +525,12 @@ func (c *Conn) awaitMoved() bool {
 	})
 }
 
-// halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the endpoint is told.
+// halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the end is passed on to the endpoint.
 func (c *Conn) halfClosed() {
 	l, ok := c.leaseOf(maps.SlowConn{}, false)
 	if ok && c.awaitTunnel(l) {
-		c.reading.Lock()
-		defer c.reading.Unlock()
+		c.readMu.Lock()
+		defer c.readMu.Unlock()
 		c.upload(l)
 		return
 	}
@@ -542,7 +542,7 @@ func (c *Conn) halfClosed() {
 		return
 	}
 	// The lease may have broken at the moment of the first look.
-	if l, ok := c.leaseOf(maps.SlowConn{}, false); ok && !c.awaitTold(l) {
+	if l, ok := c.leaseOf(maps.SlowConn{}, false); ok && !c.awaitNotified(l) {
 		return
 	}
 	c.close()
@@ -562,7 +562,7 @@ func (c *Conn) awaitTunnel(l maps.Lease) bool {
 func (c *Conn) awaitAnswer(l maps.Lease) bool {
 	shared := c.set.cfg.Shared
 	if !shared.Holds(l) {
-		return c.awaitTold(l)
+		return c.awaitNotified(l)
 	}
 	whole := !shared.Slots[l.Slot].ResponseOpen()
 	shared.CancelLease(l)
@@ -585,7 +585,7 @@ func (c *Conn) finish(l maps.Lease) {
 		c.close()
 		return
 	}
-	if !c.awaitTold(l) {
+	if !c.awaitNotified(l) {
 		return
 	}
 	if !c.awaitSender() {
@@ -596,28 +596,28 @@ func (c *Conn) finish(l maps.Lease) {
 }
 
 func (c *Conn) close() {
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	c.closeLocked()
 }
 
 // closeQuiet closes unless somebody uses the connection, or its bytes wait to be served.
 func (c *Conn) closeQuiet() {
-	if !c.reading.TryLock() {
+	if !c.readMu.TryLock() {
 		return
 	}
-	defer c.reading.Unlock()
-	if !c.use.TryLock() {
+	defer c.readMu.Unlock()
+	if !c.writeMu.TryLock() {
 		return
 	}
-	defer c.use.Unlock()
+	defer c.writeMu.Unlock()
 	if c.isClosed() || poller.Look(c.fd) == poller.Readable {
 		return
 	}
 	c.closeLocked()
 }
 
-// abort closes so that the client sees an error, not the end of a short body. The caller holds use.
+// abort closes so that the client sees an error, not the end of a short body. The caller holds writeMu.
 func (c *Conn) abort() {
 	if !c.isClosed() {
 		reset(c.fd)
@@ -631,7 +631,7 @@ func reset(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// closeLocked closes the descriptor; a read that waits ends. The caller holds use. It does so once: the steps are deferred, last one first, so that
+// closeLocked closes the descriptor; a read that waits ends. The caller holds writeMu. It does so once: the steps are deferred, last one first, so that
 // each is taken whatever one before panics at.
 func (c *Conn) closeLocked() {
 	conn, closed := c.markClosed()

@@ -70,18 +70,18 @@ func (s *Set) DialInner(ctx context.Context, vip netip.AddrPort, to BoundTo, fro
 	a := &arrival{inner: &s.inner, visit: v, held: -1}
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		// Go may try again.
-		if err := a.giveUp(); err != nil {
+		if err := a.forget(); err != nil {
 			return err
 		}
 		return a.begin(raw, socket.address.Addr())
 	}}
 	conn, err := d.DialContext(ctx, "tcp", socket.address.String())
 	if err != nil {
-		return nil, errors.Join(err, a.giveUp())
+		return nil, errors.Join(err, a.forget())
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("connection to %s is none of TCP", socket.address), a.giveUp(), conn.Close())
+		return nil, errors.Join(fmt.Errorf("connection to %s is none of TCP", socket.address), a.forget(), conn.Close())
 	}
 	out := &InnerConn{TCPConn: tcp, inner: a.inner, visit: v, source: a.source}
 	if err := a.release(); err != nil {
@@ -116,8 +116,8 @@ func (a *arrival) begin(raw syscall.RawConn, loopback netip.Addr) error {
 	return nil
 }
 
-// giveUp forgets a connection that could not be made, and then lets others have its source.
-func (a *arrival) giveUp() error {
+// forget forgets a connection that could not be made, and then lets others have its source.
+func (a *arrival) forget() error {
 	if a.source.IsValid() {
 		a.inner.forget(a.source, a.visit)
 	}

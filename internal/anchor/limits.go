@@ -199,14 +199,14 @@ func (c *Conn) inUse(hold maps.Hold) (look maps.ClientLook, busy bool) {
 			return look, true
 		}
 	}
-	if look.Busy != 0 || !c.reading.TryLock() {
+	if look.Busy != 0 || !c.readMu.TryLock() {
 		return look, true
 	}
-	defer c.reading.Unlock()
-	if !c.use.TryLock() {
+	defer c.readMu.Unlock()
+	if !c.writeMu.TryLock() {
 		return look, true
 	}
-	defer c.use.Unlock()
+	defer c.writeMu.Unlock()
 	return look, poller.Look(c.fd) == poller.Readable
 }
 

@@ -181,7 +181,7 @@ func (s *Set) AcceptNow() {
 		l.accept(all, all)
 	}
 	if s.refusals.Load() == refused {
-		s.forgetUntold()
+		s.forgetPendingResets()
 	}
 }
 

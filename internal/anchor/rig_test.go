@@ -52,9 +52,9 @@ type setup struct {
 	refuse       func(net.Conn) (written uint64)
 	leaseOf      func(cookie uint64) (maps.Lease, bool)
 	// slowConns is the size of that map.
-	slowConns uint32
-	logger    *slog.Logger
-	settle    func() error
+	slowConns      uint32
+	logger         *slog.Logger
+	waitForReaders func() error
 }
 
 // rig is a set over small maps in the kernel, without programs: the test does what they would.
@@ -106,7 +106,7 @@ func prepare(t *testing.T, o setup) *rig {
 	sockets.Anchors = r.anchors
 	r.cfg = Config{
 		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Netns: testNetns,
-		FastPath: !o.slowPathOnly, SynchronizeRCU: o.settle,
+		FastPath: !o.slowPathOnly, SynchronizeRCU: o.waitForReaders,
 	}
 	return r
 }

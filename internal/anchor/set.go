@@ -169,18 +169,18 @@ type Set struct {
 	// refusals counts looks for connections that ended for want of descriptors.
 	refusals atomic.Uint64
 
-	mu     sync.Mutex
-	conns  map[uint64]*Conn
-	untold map[uint64]struct{}
+	mu            sync.Mutex
+	conns         map[uint64]*Conn
+	pendingResets map[uint64]struct{}
 	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
 	// quicker one. anew: all are due, whenever they were to be looked at.
-	limited  map[*Conn]struct{}
-	pace     time.Duration
-	paced    chan struct{}
-	anew     bool
-	closing  bool
-	accepts  uint64
-	complain time.Time
+	limited map[*Conn]struct{}
+	pace    time.Duration
+	paced   chan struct{}
+	anew    bool
+	closing bool
+	accepts uint64
+	warned  time.Time
 }
 
 // New opens the anchor listeners and announces them to the kernel programs. Close ends the set.
@@ -196,7 +196,7 @@ func New(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, untold: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
 	ports, err := s.listen()
@@ -236,7 +236,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 		vip:      maps.Address(r.Vip, r.VipPort),
 		client:   peer,
 		opened:   time.Now(),
-		plain:    r.Flags&uint16(maps.ConnPlain) != 0,
+		tcp:      r.Flags&uint16(maps.ConnPlain) != 0,
 		unseen:   r.Flags&uint16(maps.ConnUnseen) != 0,
 		tenant:   shares.Path(r.Tenant),
 	}
@@ -264,11 +264,11 @@ func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey) bool {
 
 // begin has a new connection served when it has bytes.
 func (s *Set) begin(c *Conn) {
-	if untold := s.add(c); untold {
+	if isReset := s.add(c); isReset {
 		c.spawn(c.endNow)
 		return
 	}
-	if c.plain {
+	if c.tcp {
 		// The endpoint may speak first.
 		c.spawn(c.serve)
 		return
@@ -280,31 +280,31 @@ func (s *Set) begin(c *Conn) {
 }
 
 // add takes a new connection into the books, and reports whether it is to be reset.
-func (s *Set) add(c *Conn) (untold bool) {
+func (s *Set) add(c *Conn) (isReset bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[c.cookie] = c
 	s.limitLocked(c)
 	s.accepts++
-	return s.takeUntoldLocked(c)
+	return s.takePendingResetLocked(c)
 }
 
 // acceptFailed reports, at most once a second, that connections wait: typically for descriptors.
 func (s *Set) acceptFailed(err error) {
 	s.refusals.Add(1)
-	if s.mayComplain(time.Now()) {
+	if s.mayWarn(time.Now()) {
 		s.cfg.Logger.Error("accept connection; raise the limit of open files if it is that", "err", err)
 	}
 }
 
-// mayComplain is true once a second.
-func (s *Set) mayComplain(now time.Time) bool {
+// mayWarn is true once a second.
+func (s *Set) mayWarn(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.complain) < time.Second {
+	if now.Sub(s.warned) < time.Second {
 		return false
 	}
-	s.complain = now
+	s.warned = now
 	return true
 }
 
@@ -353,10 +353,10 @@ func (s *Set) spawnClose(c *Conn) {
 
 // closeUnused closes a connection, unless a goroutine uses it: then it reports false.
 func (c *Conn) closeUnused() bool {
-	if !c.use.TryLock() {
+	if !c.writeMu.TryLock() {
 		return false
 	}
-	defer c.use.Unlock()
+	defer c.writeMu.Unlock()
 	c.closeLocked()
 	return true
 }
@@ -420,7 +420,7 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	c := s.find(cookie)
 	if c == nil && s.refusals.Load() != refused {
 		// It may wait to be accepted.
-		c = s.leaveUntold(cookie, l, reason)
+		c = s.deferReset(cookie, l, reason)
 		if c == nil {
 			return false
 		}
@@ -434,8 +434,8 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 	if c.isLeaseless() {
 		return false
 	}
-	c.use.Lock()
-	defer c.use.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	conn := c.open()
 	if conn == nil || c.isOver() {
 		return false
@@ -458,7 +458,7 @@ func (s *Set) answer(conn net.Conn, f func(net.Conn) (uint64, Outcome)) (written
 	return f(conn)
 }
 
-// part does with a connection what its use has decided. The caller holds use.
+// part does with a connection what its use has decided. The caller holds writeMu.
 func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 	switch o.end {
 	case endKeep:
@@ -466,7 +466,7 @@ func (c *Conn) part(conn *socket, l maps.Lease, o Outcome) {
 			c.abort()
 			return
 		}
-		c.tell(o.whole)
+		c.setNotified(o.whole)
 		c.offer(maps.OfferAnswered, false)
 	case endRuns:
 		c.forwarded = l
@@ -516,8 +516,8 @@ func (c *Conn) linger(conn *socket) {
 }
 
 func (c *Conn) dropUnread(conn *socket, deadline time.Time) {
-	if c.reading.TryLock() {
-		defer c.reading.Unlock()
+	if c.readMu.TryLock() {
+		defer c.readMu.Unlock()
 		conn.drop(deadline)
 	}
 }
@@ -526,15 +526,15 @@ func (c *Conn) dropUnread(conn *socket, deadline time.Time) {
 // nothing, when the client has gone or has sent more already: then its bytes wait for this answer.
 func (s *Set) Resend(cookie uint64, l maps.Lease, w maps.Whole, serve func(ctx context.Context, conn net.Conn, at Boundary, s Session) Result) bool {
 	c := s.find(cookie)
-	if c == nil || c.isLeaseless() || !w.Of(l) || !c.takeReading() {
+	if c == nil || c.isLeaseless() || !w.Of(l) || !c.lockRead() {
 		return false
 	}
-	defer c.reading.Unlock()
+	defer c.readMu.Unlock()
 	return s.Use(cookie, l, maps.VerdictRequestOnSlowPath, func(net.Conn) (uint64, Outcome) {
 		s.active.Add(1)
 		defer s.active.Add(-1)
-		// Whoever waits for the client to be told may go on to wait for the connection.
-		c.tell(w)
+		// A goroutine that waits for the client to be notified may go on to wait for the connection.
+		c.setNotified(w)
 		r := c.boundaryBehind(w).read(c.session(maps.SlowConn{}), serve)
 		c.served.Store(time.Now().UnixNano())
 		if r.Requests > 1 {

@@ -32,8 +32,8 @@ type share struct {
 // shareVersion is the byte that comes with the sockets: what they are, and in which order.
 const shareVersion = 1
 
-// errNobody says that no other daemon has the socket.
-var errNobody = errors.New("no other daemon has it")
+// errNoOtherDaemon says that no other daemon has the socket.
+var errNoOtherDaemon = errors.New("no other daemon has it")
 
 func shareName(a netip.AddrPort) string { return "@xlb/bound/" + a.String() }
 
@@ -78,10 +78,10 @@ func (sh *share) answer() error {
 	return nil
 }
 
-// takeBound gets the socket of an address from another daemon. errNobody: there is none.
+// takeBound gets the socket of an address from another daemon. errNoOtherDaemon: there is none.
 func (s *Set) takeBound(a netip.AddrPort) (*Bound, error) {
 	if a.Port() == 0 {
-		return nil, errNobody // the kernel chooses one that nobody has
+		return nil, errNoOtherDaemon // the kernel chooses one that nobody has
 	}
 	name := shareName(a)
 	conn, err := knock(name)
@@ -141,7 +141,7 @@ func isLeft(a netip.AddrPort) bool {
 	return true
 }
 
-// knock connects to who has a name. errNobody: no daemon of this user, or of root, does.
+// knock connects to who has a name. errNoOtherDaemon: no daemon of this user, or of root, does.
 func knock(name string) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -155,7 +155,7 @@ func knock(name string) (fd int, err error) {
 	}
 	err = uninterrupted(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: name}) })
 	if err != nil || !isTrusted(fd) {
-		return -1, errors.Join(errNobody, unix.Close(fd))
+		return -1, errors.Join(errNoOtherDaemon, unix.Close(fd))
 	}
 	return fd, nil
 }

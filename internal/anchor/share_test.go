@@ -109,8 +109,8 @@ func TestSocketIsSharedByMoreThanTwo(t *testing.T) {
 	one.reach(address).mustAnswer("one")
 }
 
-// asNobody runs f on a thread of another user, which ends with it.
-func asNobody(t *testing.T, f func()) {
+// asOtherUser runs f on a thread of another user, which ends with it.
+func asOtherUser(t *testing.T, f func()) {
 	t.Helper()
 	const nobody, keep = 65534, ^uintptr(0)
 	done := make(chan unix.Errno, 1)
@@ -131,7 +131,7 @@ func TestSocketIsNotSharedWithOtherUsers(t *testing.T) {
 	r := newNamedRig(t, "one")
 	b, _ := r.bind(BoundTo{Listener: testListener})
 	var err error
-	asNobody(t, func() {
+	asOtherUser(t, func() {
 		var conn int
 		if conn, err = knock(b.share.name); err != nil {
 			return
@@ -150,7 +150,7 @@ func TestSocketIsNotTakenFromOtherUsers(t *testing.T) {
 	address := l.Addr().(*net.TCPAddr).AddrPort()
 	must(t, l.Close())
 	var squatter net.Listener
-	asNobody(t, func() { squatter, err = net.Listen("unix", shareName(address)) })
+	asOtherUser(t, func() { squatter, err = net.Listen("unix", shareName(address)) })
 	must(t, err)
 	defer squatter.Close()
 	r := newNamedRig(t, "one")

@@ -354,7 +354,7 @@ func TestResendServesTheRequestAgain(t *testing.T) {
 	if diff := cmp.Diff([]uint64{c.cookie}, served); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
-	if !r.s.find(c.cookie).hasTold(lease) {
+	if !r.s.find(c.cookie).hasNotified(lease) {
 		t.Error("the client counts as not told")
 	}
 	r.mustBeSlow(c, maps.SlowConn{

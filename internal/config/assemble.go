@@ -27,7 +27,7 @@ import (
 func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 	p := problem.NewList()
 	t := newTranslator(p, b)
-	t.resources, t.next, t.nextKept = &r, bodies{}, map[string]kept{}
+	t.resources, t.next, t.nextCache = &r, bodies{}, map[string]cachedResource{}
 	cfg := &model.Config{Clusters: t.staticClusters()}
 	t.dynamicPart = true
 	for _, name := range slices.Sorted(maps.Keys(r.Clusters)) {
@@ -44,14 +44,14 @@ func (b *Bootstrap) Assemble(r Resources) (*model.Config, error) {
 		before := len(p.All())
 		parts := t.dynamicListener(name, r.Listeners[name])
 		for _, l := range parts {
-			t.place(l, problem.Key("listeners", name))
+			t.register(l, problem.Key("listeners", name))
 		}
 		if len(p.All()) == before {
 			cfg.Listeners = append(cfg.Listeners, parts...)
 		}
 	}
 	t.finish(cfg)
-	b.bodies, b.files, b.kept, b.clusters, b.listening = t.next, t.files, t.nextKept, t.clusters, map[string]bool{}
+	b.bodies, b.files, b.cache, b.clusters, b.listening = t.next, t.files, t.nextCache, t.clusters, map[string]bool{}
 	for _, l := range cfg.Listeners {
 		b.listening[cmp.Or(l.Source, l.Name)] = true
 	}

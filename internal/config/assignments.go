@@ -33,21 +33,21 @@ func (b *Bootstrap) withAssignments(r *Resources, names []string) *model.Config 
 	if last == nil {
 		return nil
 	}
-	last.index(b.kept)
+	last.index(b.cache)
 	p := problem.NewList()
 	t := newTranslator(p, b)
-	t.resources, t.next, t.nextKept, t.dynamicPart = r, bodies{}, map[string]kept{}, true
+	t.resources, t.next, t.nextCache, t.dynamicPart = r, bodies{}, map[string]cachedResource{}, true
 	for _, name := range names {
 		for _, path := range last.users[name] {
-			if _, again := t.nextKept[path]; again {
+			if _, again := t.nextCache[path]; again {
 				continue
 			}
-			before := b.kept[path].cluster
+			before := b.cache[path].cluster
 			if strings.HasPrefix(path, staticPath) || last.cfg.Local != nil && last.cfg.Local.Cluster == before.Name {
 				return nil
 			}
 			c := t.dynamicCluster(before.Name, r.Clusters[before.Name])
-			if _, good := t.nextKept[path]; !good || c.MaxDuration > 0 {
+			if _, good := t.nextCache[path]; !good || c.MaxDuration > 0 {
 				return nil
 			}
 		}
@@ -57,20 +57,20 @@ func (b *Bootstrap) withAssignments(r *Resources, names []string) *model.Config 
 	}
 	next := *last.cfg
 	next.Clusters = slices.Clone(last.cfg.Clusters)
-	for path, k := range t.nextKept {
-		before := b.kept[path].cluster
+	for path, k := range t.nextCache {
+		before := b.cache[path].cluster
 		place := last.at[before]
 		next.Clusters[place] = k.cluster
 		delete(last.at, before)
 		last.at[k.cluster] = place
-		b.kept[path] = k
+		b.cache[path] = k
 	}
 	last.cfg = &next
 	return &next
 }
 
 // index finds out which clusters have which assignments.
-func (a *assembled) index(all map[string]kept) {
+func (a *assembled) index(all map[string]cachedResource) {
 	if a.at != nil {
 		return
 	}
@@ -92,7 +92,7 @@ func (b *Bootstrap) remember(t *translator, cfg *model.Config) {
 	b.last = nil
 	if len(t.p.All()) == 0 && !t.timed && len(t.originals) == 0 {
 		// The caller may change its own.
-		kept := *cfg
-		b.last = &assembled{cfg: &kept}
+		last := *cfg
+		b.last = &assembled{cfg: &last}
 	}
 }

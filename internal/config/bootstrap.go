@@ -39,8 +39,8 @@ type Bootstrap struct {
 	// static are the names of what is in the file, by kind.
 	static [kinds]map[string]bool
 	bodies bodies
-	// kept are clusters and listeners of the last configuration by their paths, clusters the names of all of its clusters.
-	kept     map[string]kept
+	// cache are clusters and listeners of the last configuration by their paths, clusters the names of all of its clusters.
+	cache    map[string]cachedResource
 	clusters map[string]bool
 	// listening are the names of the listeners of the last configuration.
 	listening map[string]bool
@@ -193,9 +193,9 @@ func nodeOf(in *corev3.Node) *corev3.Node {
 // userAgent is the name that a control plane sees.
 const userAgent = "xlb"
 
-// Shown is what the bootstrap says of this node and of where resources come from, for who asks what is in force. It has neither static
+// Dump is what the bootstrap says of this node and of where resources come from, for the admin API. It has neither static
 // resources nor secrets. version is that of this program.
-func (b *Bootstrap) Shown(version string) *bootstrapv3.Bootstrap {
+func (b *Bootstrap) Dump(version string) *bootstrapv3.Bootstrap {
 	in := b.message
 	out := &bootstrapv3.Bootstrap{
 		Node: nodeOf(in.GetNode()), DynamicResources: in.GetDynamicResources(), ClusterManager: in.GetClusterManager(), Admin: in.GetAdmin(),

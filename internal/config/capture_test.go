@@ -48,8 +48,8 @@ var istioClusters = map[string]string{
 	"BlackHoleCluster":   "{name: BlackHoleCluster, type: STATIC}",
 }
 
-// placesOf describes listeners.
-func placesOf(cfg *model.Config) []string {
+// describeListeners describes listeners.
+func describeListeners(cfg *model.Config) []string {
 	var out []string
 	for _, l := range cfg.Listeners {
 		what := "HTTP"
@@ -73,7 +73,7 @@ func placesOf(cfg *model.Config) []string {
 
 func requirePlaces(t *testing.T, cfg *model.Config, want ...string) {
 	t.Helper()
-	if got := placesOf(cfg); !slices.Equal(got, want) {
+	if got := describeListeners(cfg); !slices.Equal(got, want) {
 		t.Errorf("listeners:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -100,8 +100,8 @@ func TestSidecarsListenersAreFoundByDestination(t *testing.T) {
 	// A listener for the port that the one for the rest has a chain for.
 	r.Listeners["0.0.0.0_15001"] = resource(t, Listeners, []byte(strings.NewReplacer("NAME", "0.0.0.0_15001", "PORT", "15001").Replace(sniffed)))
 	cfg, err := b.Assemble(r)
-	if err != nil || slices.ContainsFunc(placesOf(cfg), func(s string) bool { return strings.HasPrefix(s, "virtualOutbound (") }) {
-		t.Errorf("%v, %q", err, placesOf(cfg))
+	if err != nil || slices.ContainsFunc(describeListeners(cfg), func(s string) bool { return strings.HasPrefix(s, "virtualOutbound (") }) {
+		t.Errorf("%v, %q", err, describeListeners(cfg))
 	}
 }
 
@@ -124,7 +124,7 @@ func TestSecondListenerForTheRestIsLeftOut(t *testing.T) {
 	listeners["zweiter"] = strings.Replace(listeners["virtualOutbound"], `"virtualOutbound"`, `"zweiter"`, 1)
 	cfg, err := b.Assemble(Resources{Listeners: bodiesOf(t, Listeners, listeners), Clusters: bodiesOf(t, Clusters, istioClusters)})
 	if err == nil || !strings.Contains(err.Error(), `listeners["zweiter"].address: 0.0.0.0/0, any port is the address of listeners["virtualOutbound"]`) {
-		t.Errorf("%v, %q", err, placesOf(cfg))
+		t.Errorf("%v, %q", err, describeListeners(cfg))
 	}
 }
 

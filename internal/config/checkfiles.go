@@ -25,7 +25,7 @@ func (b *Bootstrap) CheckFiles() (*model.Config, error) {
 	read := map[File][]Named{}
 	var problems []error
 	for {
-		b.kept = nil // whoever asked for what was not read yet is to ask again
+		b.cache = nil // what was not read yet is to be looked up again
 		cfg, err := b.Assemble(b.Join(Resources{}, read))
 		unread := slices.DeleteFunc(b.Files(), func(f File) bool {
 			_, known := read[f]

@@ -22,7 +22,7 @@ func (t *translator) circles(cfg *model.Config) {
 		}
 		said[path] = true
 		t.p.Add(path, "%s is the address of %s, from where all requests come back: they would go in a circle; route to the cluster that is meant, "+
-			"or, if a server listens at that address behind the listener, use type ORIGINAL_DST", h.Endpoint, strings.TrimPrefix(t.places[h.To], staticPath))
+			"or, if a server listens at that address behind the listener, use type ORIGINAL_DST", h.Endpoint, strings.TrimPrefix(t.paths[h.To], staticPath))
 	}
 }
 

@@ -117,7 +117,7 @@ func withManager(t *testing.T, file []byte, field string) []byte {
 	if err := errors.Join(yaml.Unmarshal(file, &root), yaml.Unmarshal([]byte("{"+field+"}"), &fields)); err != nil {
 		t.Fatal(err)
 	}
-	keys := strings.FieldsFunc(places.Replace("$hcm"), func(r rune) bool { return strings.ContainsRune(".[]", r) })
+	keys := strings.FieldsFunc(abbreviations.Replace("$hcm"), func(r rune) bool { return strings.ContainsRune(".[]", r) })
 	out, err := yaml.Marshal(put(root, keys, fields, false))
 	if err != nil {
 		t.Fatal(err)

@@ -147,7 +147,7 @@ func TestCertificateOfAControlPlaneIsReadFromFilesOfSecrets(t *testing.T) {
 	}
 }
 
-func TestNotesSayWhatIsPassedOver(t *testing.T) {
+func TestNotesNameIgnoredFields(t *testing.T) {
 	text, err := os.ReadFile("testdata/resources/envoy-gateway-1.9.1.Listener.json")
 	must(t, err)
 	all := map[string]json.RawMessage{}
@@ -155,13 +155,13 @@ func TestNotesSayWhatIsPassedOver(t *testing.T) {
 	const name = "envoy-gateway-system/eg/http"
 	const manager = "default_filter_chain.filters[0].typed_config."
 	for _, tt := range []struct {
-		with bool
-		want []string
+		envoyHeaders bool
+		want         []string
 	}{
 		{false, []string{manager + "http2_protocol_options", manager + "access_log", manager + "use_remote_address", "access_log"}},
 		{true, []string{manager + "http2_protocol_options", manager + "access_log", "access_log"}},
 	} {
-		b, err := ParseBootstrap("b.yaml", []byte(dynamicBase), EnvoyHeaders(tt.with))
+		b, err := ParseBootstrap("b.yaml", []byte(dynamicBase), EnvoyHeaders(tt.envoyHeaders))
 		must(t, err)
 		body := resource(t, Listeners, all[name])
 		if _, err := b.CheckResource(Listeners, name, body); err != nil {
@@ -179,7 +179,7 @@ func TestNotesSayWhatIsPassedOver(t *testing.T) {
 			want[path] = true
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("Envoy headers %t: notes (-want +got):\n%s", tt.with, diff)
+			t.Errorf("Envoy headers %t: notes (-want +got):\n%s", tt.envoyHeaders, diff)
 		}
 	}
 	b := dynamicBootstrap(t)

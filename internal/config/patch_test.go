@@ -13,7 +13,7 @@ import (
 )
 
 // abbreviations of the places that the tables change.
-var places = strings.NewReplacer(
+var abbreviations = strings.NewReplacer(
 	"$listener", "static_resources.listeners[0]",
 	"$chain", "static_resources.listeners[0].filter_chains[0]",
 	"$hcm", "static_resources.listeners[0].filter_chains[0].filters[0].typed_config",
@@ -48,7 +48,7 @@ func (c change) apply(t *testing.T) []byte {
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
 		t.Fatalf("%s: %v", c.name, err)
 	}
-	keys := strings.FieldsFunc(places.Replace(c.at), func(r rune) bool { return strings.ContainsRune(".[]", r) })
+	keys := strings.FieldsFunc(abbreviations.Replace(c.at), func(r rune) bool { return strings.ContainsRune(".[]", r) })
 	out, err := yaml.Marshal(put(root, keys, value, appended))
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ func (b *Bootstrap) Subscriptions() []Subscription {
 			list = append(list, s)
 		}
 	}
-	for _, k := range b.kept {
+	for _, k := range b.cache {
 		for _, u := range k.uses {
 			if u.kind == Assignments && k.cluster != nil {
 				add(Subscription{Cluster: k.cluster.Name, Name: u.name, File: u.from.file})
@@ -139,7 +139,7 @@ func (b *Bootstrap) Subscriptions() []Subscription {
 }
 
 // addTables adds those of the listeners that have that table.
-func (k *kept) addTables(u lookedUp, add func(Subscription)) {
+func (k *cachedResource) addTables(u lookedUp, add func(Subscription)) {
 	for _, l := range k.listeners {
 		if hasTable(l, u.name) {
 			add(Subscription{Prefix: l.StatPrefix, Name: u.name, File: u.from.file})

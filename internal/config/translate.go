@@ -40,28 +40,28 @@ type translator struct {
 	resources *Resources
 	next      bodies
 	files     map[File]map[string]bool
-	// nextKept is what may serve the next configuration. uses are the resources that the one which is being translated has looked up.
+	// nextCache is what may serve the next configuration. uses are the resources that the one which is being translated has looked up.
 	// sameClusters: there are those of the configuration before; timed: some of them limits the time of requests.
-	nextKept            map[string]kept
+	nextCache           map[string]cachedResource
 	uses                []lookedUp
 	sameClusters, timed bool
-	// places are the paths of listeners, which stand by name and address in the others.
-	places    map[*model.Listener]string
+	// paths are the paths of listeners, which stand by name and address in the others.
+	paths     map[*model.Listener]string
 	names     map[string]*model.Listener
 	addresses map[destination]*model.Listener
 	options   options
 	// originals are clusters that have the address of a listener, telling the listeners that tell it.
 	originals []original
 	telling   map[*model.Listener]bool
-	// passed are the listeners that are left alone.
-	passed []model.Passed
+	// leftAlone are the listeners that are left alone.
+	leftAlone []model.Passed
 }
 
 func newTranslator(p *problem.List, b *Bootstrap) *translator {
 	return &translator{
 		Reader: values.NewReader(p), p: p, from: b, options: b.options, services: schema.Services(b.message), ads: b.message.GetDynamicResources().GetAdsConfig() != nil,
 		clusters: map[string]bool{}, references: map[string]bool{}, files: map[File]map[string]bool{},
-		telling: map[*model.Listener]bool{}, places: map[*model.Listener]string{},
+		telling: map[*model.Listener]bool{}, paths: map[*model.Listener]string{},
 		names: map[string]*model.Listener{}, addresses: map[destination]*model.Listener{},
 	}
 }
@@ -92,7 +92,7 @@ func (t *translator) static(cfg *model.Config) {
 	for i, l := range resources.GetListeners() {
 		path := problem.At("static_resources.listeners", i)
 		for _, translated := range t.listenerAt(path, nil, func() []*model.Listener { return t.listeners(l, path) }) {
-			t.place(translated, path)
+			t.register(translated, path)
 			cfg.Listeners = append(cfg.Listeners, translated)
 		}
 	}
@@ -115,32 +115,32 @@ func (t *translator) finish(cfg *model.Config) {
 	if !ok || !cfg.Admin.IsValid() {
 		return
 	}
-	if path, static := strings.CutPrefix(t.places[admin], staticPath); static {
+	if path, static := strings.CutPrefix(t.paths[admin], staticPath); static {
 		t.p.Add("admin.address", "%s is the address of %s; choose another", cfg.Admin, path)
 		return
 	}
-	t.p.Add(t.places[admin]+".address", "%s is the address of the admin API; choose another", cfg.Admin)
+	t.p.Add(t.paths[admin]+".address", "%s is the address of the admin API; choose another", cfg.Admin)
 	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool { return l == admin })
 }
 
 // staticPath begins the paths of what is in the bootstrap.
 const staticPath = "static_resources."
 
-// place refuses two listeners with one name or one address, and an admin
+// register refuses two listeners with one name or one address, and an admin
 // API at a service address: connections to it would be intercepted.
-func (t *translator) place(l *model.Listener, path string) {
-	shown := func(other *model.Listener) string { return strings.TrimPrefix(t.places[other], staticPath) }
-	t.places[l] = path
+func (t *translator) register(l *model.Listener, path string) {
+	describe := func(other *model.Listener) string { return strings.TrimPrefix(t.paths[other], staticPath) }
+	t.paths[l] = path
 	if first, ok := t.names[l.Name]; ok {
-		t.p.Add(path+".name", "%q is the name of %s; rename one", l.Name, shown(first))
+		t.p.Add(path+".name", "%q is the name of %s; rename one", l.Name, describe(first))
 	} else {
 		t.names[l.Name] = l
 	}
-	place := destination{l.Address, l.Many, l.CatchAll}
-	if first, ok := t.addresses[place]; ok && l.Address.IsValid() {
-		t.p.Add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Destinations(), shown(first))
+	to := destination{l.Address, l.Many, l.CatchAll}
+	if first, ok := t.addresses[to]; ok && l.Address.IsValid() {
+		t.p.Add(path+".address", "%s is the address of %s; merge their virtual hosts", l.Destinations(), describe(first))
 	} else {
-		t.addresses[place] = l
+		t.addresses[to] = l
 	}
 }
 
@@ -150,7 +150,7 @@ func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Lis
 	for _, one := range out.Listeners {
 		t.telling[one] = out.TellsOriginal
 	}
-	t.passed = append(t.passed, out.LeftAlone...)
+	t.leftAlone = append(t.leftAlone, out.LeftAlone...)
 	return out.Listeners
 }
 
@@ -218,8 +218,8 @@ func (t *translator) adminAddress(a *corev3.Address, path string) netip.AddrPort
 type destination struct {
 	address netip.AddrPort
 	many    netip.Prefix
-	// rest: those that no other listener takes.
-	rest bool
+	// catchAll: those that no other listener takes.
+	catchAll bool
 }
 
 // leadTo takes out listeners to which nothing leads.
@@ -238,11 +238,11 @@ func (t *translator) leadTo(cfg *model.Config) {
 	}
 	cfg.Listeners = slices.DeleteFunc(cfg.Listeners, func(l *model.Listener) bool {
 		if l.Unbound && !redirects {
-			t.passed = append(t.passed, model.Passed{Listener: l.Name, Address: l.Address, Why: "bind_to_port is false, and no listener with use_original_dst leads to it"})
+			t.leftAlone = append(t.leftAlone, model.Passed{Listener: l.Name, Address: l.Address, Why: "bind_to_port is false, and no listener with use_original_dst leads to it"})
 			return true
 		}
 		// A listener for the port takes all its connections.
 		return l.CatchAll && l.Address.Port() != 0 && taken[portOfMany(l)]
 	})
-	cfg.Passed = t.passed
+	cfg.Passed = t.leftAlone
 }

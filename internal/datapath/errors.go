@@ -21,10 +21,10 @@ func Unsupported(err error) bool {
 	return errors.As(err, &refused) && !isOneOf(refused.Cause, unix.EPERM, unix.ENOMEM, unix.EMFILE, unix.ENFILE)
 }
 
-// Unfit reports whether an error of this package says that the fast path cannot run here, whatever
+// FastPathUnsupported reports whether an error of this package says that the fast path cannot run here, whatever
 // the reason: the kernel lacks something, or does something wrong. Without the fast path a daemon
 // may run all the same.
-func Unfit(err error) bool {
+func FastPathUnsupported(err error) bool {
 	var wrong *wrongKernelError
 	return Unsupported(err) || errors.As(err, &wrong)
 }

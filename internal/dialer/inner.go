@@ -25,7 +25,7 @@ func (d *Dialer) Inner(ctx context.Context, to netip.AddrPort, from upstream.Ori
 	if !ok {
 		return nil, fmt.Errorf("listener %q at %s is left alone: its connections go where they would go without it", l.Name, to)
 	}
-	target := anchor.BoundTo{Listener: number, Plain: l.TCP != nil}
+	target := anchor.BoundTo{Listener: number, TCP: l.TCP != nil}
 	if l.Bound && !l.Unlimited {
 		target.Admits = d.cfg.Admits
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// Event is a broken invariant that a program has told of.
+// Event is a broken invariant that a program has reported.
 type Event struct {
 	What maps.Guard
 	// Endpoint of the lease; the zero value: not known.
@@ -51,23 +51,23 @@ type Off struct {
 // Policy decides. It is not safe for concurrent use.
 type Policy struct {
 	seen [maps.GuardCount][]seen
-	// told are events so far, missed those that were counted without an event, earlier the counts
+	// reported are events so far, missed those that were counted without an event, earlier the counts
 	// of the last look.
-	told, missed, earlier [maps.GuardCount]uint64
+	reported, missed, earlier [maps.GuardCount]uint64
 	// behind: there are counts for which an event may still come.
 	behind    bool
-	endpoints map[netip.AddrPort]*rest
+	endpoints map[netip.AddrPort]*suspension
 	machine   *Off
 }
 
-// seen is an event and when it was told.
+// seen is an event and when it was reported.
 type seen struct {
 	Event
 	at time.Time
 }
 
-// rest is an endpoint's time off the fast path.
-type rest struct {
+// suspension is an endpoint's time off the fast path.
+type suspension struct {
 	Off
 	// off: it is off now. Otherwise returned is when it came back.
 	off      bool
@@ -76,7 +76,7 @@ type rest struct {
 }
 
 // New returns a Policy to which nothing has happened.
-func New() *Policy { return &Policy{endpoints: map[netip.AddrPort]*rest{}} }
+func New() *Policy { return &Policy{endpoints: map[netip.AddrPort]*suspension{}} }
 
 // Event takes an event in. What is off already is not decided about again, but for clients: their
 // connections may have ended, or be others' by now, and only the caller knows.
@@ -84,7 +84,7 @@ func (p *Policy) Event(now time.Time, e Event) []Decision {
 	if e.What >= maps.GuardCount {
 		return nil
 	}
-	p.told[e.What]++
+	p.reported[e.What]++
 	p.note(now, e)
 	return p.decide(now, e)
 }
@@ -95,7 +95,7 @@ func (p *Policy) Event(now time.Time, e Event) []Decision {
 func (p *Policy) Counts(now time.Time, counts []uint64) (missed [maps.GuardCount]uint64, decisions []Decision) {
 	p.behind = false
 	for i := range min(len(counts), len(p.earlier)) {
-		if known := p.told[i] + p.missed[i]; p.earlier[i] > known {
+		if known := p.reported[i] + p.missed[i]; p.earlier[i] > known {
 			missed[i] = p.earlier[i] - known
 			p.missed[i] += missed[i]
 		}
@@ -107,7 +107,7 @@ func (p *Policy) Counts(now time.Time, counts []uint64) (missed [maps.GuardCount
 			decisions = append(decisions, p.decide(now, Event{What: what})...)
 		}
 		p.earlier[i] = counts[i]
-		p.behind = p.behind || counts[i] > p.told[i]+p.missed[i]
+		p.behind = p.behind || counts[i] > p.reported[i]+p.missed[i]
 	}
 	return missed, decisions
 }
@@ -220,21 +220,21 @@ func (p *Policy) leave(now time.Time, r *rule, e Event, why string) Decision {
 	case Client:
 		d.Client = e.Client
 	case Endpoint:
-		d.Endpoint, d.For = e.Endpoint, p.rest(now, e.Endpoint, why)
+		d.Endpoint, d.For = e.Endpoint, p.suspend(now, e.Endpoint, why)
 	case Machine:
 		p.machine = &Off{Scope: Machine, Why: why, Since: now}
 	}
 	return d
 }
 
-// rest has an endpoint leave, and returns for how long.
-func (p *Policy) rest(now time.Time, endpoint netip.AddrPort, why string) time.Duration {
+// suspend takes an endpoint off the fast path, and returns for how long.
+func (p *Policy) suspend(now time.Time, endpoint netip.AddrPort, why string) time.Duration {
 	known := p.endpoints[endpoint]
-	length := firstRest
+	length := firstSuspension
 	if known != nil && now.Sub(known.returned) < forgiveness {
-		length = min(2*known.length, longestRest)
+		length = min(2*known.length, longestSuspension)
 	}
-	p.endpoints[endpoint] = &rest{
+	p.endpoints[endpoint] = &suspension{
 		Off: Off{Scope: Endpoint, Endpoint: endpoint, Why: why, Since: now, Until: now.Add(length)}, off: true, length: length,
 	}
 	return length

@@ -197,13 +197,13 @@ func (c *clock) breaks(t *testing.T, want time.Duration) {
 func TestEndpointRestsTwiceAsLongEachTime(t *testing.T) {
 	c := start()
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		rest := want * time.Minute
-		c.breaks(t, rest)
-		if next := c.Next(); !next.Equal(c.now.Add(rest)) {
-			t.Errorf("next look: %s, want %s", next, c.now.Add(rest))
+		length := want * time.Minute
+		c.breaks(t, length)
+		if next := c.Next(); !next.Equal(c.now.Add(length)) {
+			t.Errorf("next look: %s, want %s", next, c.now.Add(length))
 		}
-		require(t, c.after(rest-1).Due(c.now), "")
-		require(t, c.after(1).Due(c.now), fmt.Sprintf("endpoint 10.0.0.1:80 returns for %s;", rest))
+		require(t, c.after(length-1).Due(c.now), "")
+		require(t, c.after(1).Due(c.now), fmt.Sprintf("endpoint 10.0.0.1:80 returns for %s;", length))
 		if off := c.Off(); len(off) != 0 {
 			t.Errorf("off the fast path: %v", off)
 		}

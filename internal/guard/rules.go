@@ -59,12 +59,12 @@ var rules = []rule{
 	{scope: Machine, whats: sequence, count: 3, within: 10 * time.Minute, tenants: 2, each: 1, endpoints: 2},
 }
 
-// An endpoint comes back after firstRest; if it must leave again before it has been back for
-// forgiveness, after twice as long as the time before, and at most longestRest.
+// An endpoint comes back after firstSuspension; if it must leave again before it has been back for
+// forgiveness, after twice as long as the time before, and at most longestSuspension.
 const (
-	firstRest   = time.Minute
-	longestRest = time.Hour
-	forgiveness = time.Hour
+	firstSuspension   = time.Minute
+	longestSuspension = time.Hour
+	forgiveness       = time.Hour
 )
 
 // longestWindow is how long any rule looks back.

@@ -20,7 +20,7 @@ func (h *Handback) Fail(l pool.Lost) {
 		h.timedOut(l.Endpoint)
 	}
 	h.cfg.Logger.Debug("request has lost its endpoint", "why", l.Why, "begun", l.ResponseStarted, "whole", l.Whole, "request_open", l.RequestOpen)
-	if l.Kept != nil && h.resend(l) {
+	if l.Copy != nil && h.resend(l) {
 		return
 	}
 	// Not HandoverLeaseBroken: the client's next request may come before the connection is offered back, and is whole.

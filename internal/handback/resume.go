@@ -17,7 +17,7 @@ import (
 // resend lets the slow path go on with a request that has lost its endpoint. It reports false, and does nothing, where the client must be told
 // instead.
 func (h *Handback) resend(l pool.Lost) bool {
-	request := resumed(l.Kept)
+	request := resumed(l.Copy)
 	if !l.Unseen {
 		e, ok := h.cfg.Generation().Endpoint(l.Endpoint)
 		if !ok {
@@ -26,7 +26,7 @@ func (h *Handback) resend(l pool.Lost) bool {
 		request.Attempt = &slowpath.Attempt{Cluster: e.Cluster, Endpoint: endedAttempt{h.cfg.Selector.Endpoint(e)}}
 	}
 	w, ok := h.requestWhole(l.Lease)
-	if !ok || !h.cfg.Anchors().Resend(l.Cookie, l.Lease, w, h.resume(l.Kept.Draw, request)) {
+	if !ok || !h.cfg.Anchors().Resend(l.Cookie, l.Lease, w, h.resume(l.Copy.Draw, request)) {
 		return false
 	}
 	if l.Unseen {
@@ -48,7 +48,7 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 	}
 	ended, served := make(chan struct{}), make(chan bool, 1)
 	endpoint := &pendingAttempt{Chosen: h.cfg.Selector.Endpoint(e), h: h, entry: e}
-	request := resumed(s.Kept)
+	request := resumed(s.Copy)
 	request.Attempt = &slowpath.Attempt{
 		Cluster: e.Cluster, Endpoint: endpoint, Conn: s.Upstream,
 		OnLoss: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
@@ -75,7 +75,7 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 			h.reset(s.Cookie, s.Lease)
 			served <- true
 		})
-		served <- h.cfg.Anchors().Resend(s.Cookie, s.Lease, w, h.resume(s.Kept.Draw, request))
+		served <- h.cfg.Anchors().Resend(s.Cookie, s.Lease, w, h.resume(s.Copy.Draw, request))
 	})
 	if !begins {
 		return false
@@ -91,8 +91,8 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 	}
 }
 
-func resumed(k *pool.Kept) *slowpath.ResumedRequest {
-	return &slowpath.ResumedRequest{Request: k.Request, Began: k.Began, Deadline: k.Deadline}
+func resumed(c *pool.RequestCopy) *slowpath.ResumedRequest {
+	return &slowpath.ResumedRequest{Request: c.Request, Began: c.Began, Deadline: c.Deadline}
 }
 
 // resume serves a client's connection from that request on, which the random number has decided about.

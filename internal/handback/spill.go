@@ -27,7 +27,7 @@ func (h *Handback) Spill(ctx context.Context, s pool.Spilled) (runs bool) {
 		runs = false
 	})
 	answered := false
-	if s.Kept != nil && h.decide(ctx, s) {
+	if s.Copy != nil && h.decide(ctx, s) {
 		return false
 	}
 	served := h.cfg.Anchors().Use(s.Cookie, s.Lease, maps.VerdictSpilled, func(client net.Conn) (written uint64, o anchor.Outcome) {

@@ -63,20 +63,20 @@ var attacks = map[*limits.Row]map[string]func(*testing.T){
 	},
 	&limits.Secrets: {"a secret beyond its bound": longSecret},
 	&limits.HealthHTTP: {
-		"a silent server":     func(t *testing.T) { requireUnfit(t, true, "", nil) },
-		"a head byte by byte": func(t *testing.T) { requireUnfit(t, true, "HTTP/1.1 200 OK\r\nX: ", drip) },
+		"a silent server":     func(t *testing.T) { requireUnsupported(t, true, "", nil) },
+		"a head byte by byte": func(t *testing.T) { requireUnsupported(t, true, "HTTP/1.1 200 OK\r\nX: ", drip) },
 		"a head without an end": func(t *testing.T) {
-			requireUnfit(t, true, "HTTP/1.1 200 OK\r\nX: ", flood(limits.HealthHTTP.HeadBytes))
+			requireUnsupported(t, true, "HTTP/1.1 200 OK\r\nX: ", flood(limits.HealthHTTP.HeadBytes))
 		},
 		"an answer without end": func(t *testing.T) {
-			requireUnfit(t, true, "HTTP/1.1 200 OK\r\n\r\n", flood(limits.HealthHTTP.BodyBytes))
+			requireUnsupported(t, true, "HTTP/1.1 200 OK\r\n\r\n", flood(limits.HealthHTTP.BodyBytes))
 		},
-		"an answer byte by byte":  func(t *testing.T) { requireUnfit(t, true, "HTTP/1.1 200 OK\r\n\r\n", drip) },
-		"interim answers for all": func(t *testing.T) { requireUnfit(t, true, "", repeat("HTTP/1.1 103 Early Hints\r\n\r\n")) },
+		"an answer byte by byte":  func(t *testing.T) { requireUnsupported(t, true, "HTTP/1.1 200 OK\r\n\r\n", drip) },
+		"interim answers for all": func(t *testing.T) { requireUnsupported(t, true, "", repeat("HTTP/1.1 103 Early Hints\r\n\r\n")) },
 	},
 	&limits.HealthTCP: {
-		"a silent server":       func(t *testing.T) { requireUnfit(t, false, "", nil) },
-		"an answer without end": func(t *testing.T) { requireUnfit(t, false, "", flood(limits.HealthTCP.BodyBytes)) },
+		"a silent server":       func(t *testing.T) { requireUnsupported(t, false, "", nil) },
+		"an answer without end": func(t *testing.T) { requireUnsupported(t, false, "", flood(limits.HealthTCP.BodyBytes)) },
 	},
 	&limits.DNS: {
 		"a silent server":        func(t *testing.T) { requireNoName(t, nil) },

@@ -183,8 +183,8 @@ func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 // checkTimeout is a configuration's.
 const checkTimeout = 500 * time.Millisecond
 
-// requireUnfit fails if an endpoint that says so much is found healthy, or is waited for longer than the check's timeout.
-func requireUnfit(t *testing.T, isHTTP bool, first string, then speak) {
+// requireUnsupported fails if an endpoint that says so much is found healthy, or is waited for longer than the check's timeout.
+func requireUnsupported(t *testing.T, isHTTP bool, first string, then speak) {
 	t.Helper()
 	check := &model.HealthCheck{Timeout: checkTimeout, TCP: &model.TCPCheck{Send: []byte("PING"), Receive: [][]byte{[]byte("PONG")}}}
 	if isHTTP {

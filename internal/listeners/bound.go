@@ -114,7 +114,7 @@ func (b *Bound) Apply(cfg *model.Config) error {
 		if !l.Bound {
 			continue
 		}
-		w := &boundListener{listener: l.Name, to: anchor.BoundTo{Listener: indices[l.Name], Plain: l.TCP != nil}}
+		w := &boundListener{listener: l.Name, to: anchor.BoundTo{Listener: indices[l.Name], TCP: l.TCP != nil}}
 		if !l.Unlimited {
 			w.to.Admits = b.Admits
 		}

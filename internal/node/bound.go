@@ -19,7 +19,7 @@ func (n *Node) newBound() *listeners.Bound {
 		Indices:          func() map[string]uint32 { return n.reconcil.ListenerNumbers() },
 		MaxConnections:   func() uint64 { return n.activator.Generation().Config().MaxConnections },
 		AddressesChanged: n.addressesChanged,
-		Spawn:            n.goes,
+		Spawn:            n.spawn,
 	})
 }
 

@@ -134,10 +134,10 @@ type Node struct {
 	view   *view.View
 
 	// unswept: the slow path still has something of clusters that have gone. Guarded by source.Exclusive.
-	unswept   bool
-	ready     atomic.Pointer[error]
-	unfit     string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
-	scheduler *shares.Scheduler
+	unswept     bool
+	ready       atomic.Pointer[error]
+	unsupported string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
+	scheduler   *shares.Scheduler
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
@@ -165,13 +165,13 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := startFit(ctx, o, bootstrap)
+	n, err := startWithFallback(ctx, o, bootstrap)
 	if err != nil {
 		return failedStart(errors.Join(err, api.Close()))
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
-	precedence.Take(n.log, func() time.Duration { return n.scheduler.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.every(running, pace, due, f) })
+	precedence.Take(n.log, func() time.Duration { return n.scheduler.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.runPeriodically(running, pace, due, f) })
 	n.source.Begin(bootstrap)
 	n.background(running, api)
 	n.open(ctx)
@@ -197,10 +197,10 @@ func failedStart(err error) error {
 
 var errStarting = errors.New("starting: pools are being opened")
 
-// startFit starts without the fast path where that cannot be had, and may be done without.
-func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
+// startWithFallback starts without the fast path where that cannot be had, and may be done without.
+func startWithFallback(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
 	n, err := start(ctx, o, bootstrap)
-	if err == nil || !o.FastPath || !o.Auto || !datapath.Unfit(err) {
+	if err == nil || !o.FastPath || !o.Auto || !datapath.FastPathUnsupported(err) {
 		return n, err
 	}
 	why := strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -208,7 +208,7 @@ func startFit(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Nod
 	o.FastPath = false
 	n, err = start(ctx, o, bootstrap)
 	if n != nil {
-		n.unfit = why
+		n.unsupported = why
 	}
 	return n, err
 }
@@ -236,7 +236,7 @@ func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, 
 // newSource has configurations put in force by the node from now on.
 func (n *Node) newSource(b *source.Bootstrap) *source.Source {
 	return source.New(source.Config{
-		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.goes, NewTicker: n.newTicker,
+		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
 		Cluster: func(name string) *model.Cluster { return n.activator.Generation().Cluster(name) },
 	}, b)
 }
@@ -292,7 +292,7 @@ func (n *Node) build() error {
 	n.pools = n.newPools()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
-		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialer.ForCheck, Spawn: n.goes,
+		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialer.ForCheck, Spawn: n.spawn,
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
@@ -363,15 +363,15 @@ func (n *Node) close() error {
 
 // background starts what runs beside everything else.
 func (n *Node) background(ctx context.Context, api *adminserver.Server) {
-	n.every(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
-	n.every(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
-	n.every(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
+	n.runPeriodically(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
+	n.runPeriodically(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
+	n.runPeriodically(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
 	if n.o.FastPath {
 		left := n.datapath.NewSweeper(n.log)
-		n.every(ctx, datapath.SweepPace, left.Due, left.Sweep)
+		n.runPeriodically(ctx, datapath.SweepPace, left.Due, left.Sweep)
 	}
-	n.goes(n.health.Run)
-	n.goes(func() { n.guards.Run(ctx) })
+	n.spawn(n.health.Run)
+	n.spawn(func() { n.guards.Run(ctx) })
 	// Before there is any other configuration, which may want its address.
 	if api != nil {
 		n.beginAdmin(ctx, api)
@@ -384,7 +384,7 @@ func (n *Node) beginAdmin(ctx context.Context, api *adminserver.Server) {
 	handler := n.source.WithClientStatus(admin.NewHandler(n.view, n.view.Metrics()))
 	n.source.Exclusive(func() {
 		n.admin = api
-		n.goes(api.Serve(ctx, handler))
+		n.spawn(api.Serve(ctx, handler))
 	})
 }
 
@@ -393,7 +393,7 @@ func (o *Options) adminServer() adminserver.Options {
 	return adminserver.Options{Address: o.Admin, Default: o.AdminDefault, None: o.NoAdmin, Hosts: o.AdminHosts, AddressPath: o.AdminAddressPath, Logger: o.Logger}
 }
 
-func (n *Node) goes(f func()) {
+func (n *Node) spawn(f func()) {
 	n.wg.Add(1)
 	go func() {
 		defer n.wg.Done()
@@ -423,11 +423,11 @@ func (n *Node) reclaim() {
 	}
 }
 
-// every asks at that pace whether f is to be called, which happens in a goroutine of its own, until ctx ends. due must not wait: a daemon with nothing to do
+// runPeriodically asks at that pace whether f is to be called, which happens in a goroutine of its own, until ctx ends. due must not wait: a daemon with nothing to do
 // wakes for that alone.
-func (n *Node) every(ctx context.Context, pace time.Duration, due func() bool, f func()) {
+func (n *Node) runPeriodically(ctx context.Context, pace time.Duration, due func() bool, f func()) {
 	call, stop := n.newTicker(pace, due)
-	n.goes(func() {
+	n.spawn(func() {
 		defer stop()
 		for {
 			select {
@@ -504,7 +504,7 @@ func (n *Node) drain() {
 	n.log.Info("draining", "at_most", n.o.DrainTime)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 1)
 	closed := make(chan struct{})
-	n.goes(func() {
+	n.spawn(func() {
 		defer close(closed)
 		n.bound.Close()
 	})
@@ -547,7 +547,7 @@ func (n *Node) setReady(err error) { n.ready.Store(&err) }
 
 func (n *Node) newView() *view.View {
 	return view.New(view.Config{
-		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unfit }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
+		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
 		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	})

@@ -26,8 +26,8 @@ type breaking struct {
 	held int
 }
 
-// mayReplace reports whether one more is replaced at once, and counts it.
-func (b *breaking) mayReplace(now time.Time) bool {
+// allowReplacement reports whether one more is replaced at once, and counts it.
+func (b *breaking) allowReplacement(now time.Time) bool {
 	b.recover(now)
 	if b.used > breaksAtOnce-1 {
 		return false
@@ -46,7 +46,7 @@ func (b *breaking) recover(now time.Time) {
 // brokenLocked counts an i-sock that its client has broken, and holds its replacement back where there
 // were too many.
 func (p *Pool) brokenLocked(e *endpoint, now time.Time) {
-	if e.breaking.mayReplace(now) {
+	if e.breaking.allowReplacement(now) {
 		return
 	}
 	e.breaking.held++
@@ -57,7 +57,7 @@ func (p *Pool) brokenLocked(e *endpoint, now time.Time) {
 // replaceHeldLocked replaces what was held back, as fast as may be.
 func (p *Pool) replaceHeldLocked(now time.Time) {
 	for index, e := range p.held {
-		for e.breaking.held > 0 && e.breaking.mayReplace(now) {
+		for e.breaking.held > 0 && e.breaking.allowReplacement(now) {
 			e.breaking.held--
 		}
 		if e.gone {

@@ -17,7 +17,7 @@ func TestBreaksAreReplacedAtARate(t *testing.T) {
 	var b breaking
 	now := time.Now()
 	count := func() (n int) {
-		for b.mayReplace(now) {
+		for b.allowReplacement(now) {
 			n++
 		}
 		return n

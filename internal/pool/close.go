@@ -102,8 +102,8 @@ func (s *isock) served() bool {
 	return atomic.LoadUint64(&s.pool.cfg.Shared.Slots[s.slot].Traffic.Requests) != 0
 }
 
-// bury frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.
-func (p *Pool) bury() {
+// reclaimSlots frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.
+func (p *Pool) reclaimSlots() {
 	p.mu.Lock()
 	dead := p.deadLocked()
 	p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *Pool) bury() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, slot := range dead {
-		p.buryLocked(slot)
+		p.reclaimSlotLocked(slot)
 	}
 	p.purgeCrowdedLocked()
 	for _, e := range p.leaving {
@@ -133,8 +133,8 @@ func (p *Pool) deadLocked() []uint32 {
 	return dead
 }
 
-// buryLocked frees a closed slot that lies in no stack. Programs must have had time to end.
-func (p *Pool) buryLocked(slot uint32) {
+// reclaimSlotLocked frees a closed slot that lies in no stack. Programs must have had time to end.
+func (p *Pool) reclaimSlotLocked(slot uint32) {
 	sl := &p.cfg.Shared.Slots[slot]
 	if _, dead := p.zombies[slot]; !dead || atomic.LoadUint32(&sl.Stacked) != 0 {
 		return

@@ -17,8 +17,8 @@ type endpoint struct {
 	isocks []*isock
 	// dead counts its zombies.
 	dead int
-	// worn counts those that this sweep has closed for their age.
-	worn int
+	// expired counts those that this sweep has closed for their age.
+	expired int
 	// target is how many i-socks it should have.
 	target int
 	demand demand
@@ -68,15 +68,15 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 			leaving = append(leaving, e)
 		}
 	}
-	p.wanted -= len(leaving)
+	p.active -= len(leaving)
 	before := p.floor
-	if p.floor = p.cfg.Initial; p.wanted > p.cfg.Eager {
+	if p.floor = p.cfg.Initial; p.active > p.cfg.Eager {
 		// Thousands of connections at once would be a storm, and most of them for nothing.
 		p.floor = 0
 		p.expectLocked(list, fresh, leaving)
 	}
 	for i := range list {
-		p.followLocked(p.endpoints[list[i].Index])
+		p.applySettingsLocked(p.endpoints[list[i].Index])
 	}
 	for _, e := range leaving {
 		p.drainLocked(e)
@@ -86,7 +86,7 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 	}
 	for _, e := range p.endpoints {
 		if !e.gone {
-			p.followLocked(e)
+			p.applySettingsLocked(e)
 		}
 	}
 }
@@ -142,14 +142,14 @@ func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
 		// It was tried no more. Where nobody needs an i-sock of it yet, the next request tries it, and must ask for that.
 		p.upLocked(e)
 		atomic.StoreUint32(&p.cfg.Shared.Endpoints[want.Index].Want, 0)
-		p.wanted++
+		p.active++
 		delete(p.leaving, want.Index)
 	}
 	return e, isNew
 }
 
-// followLocked opens and closes i-socks as the endpoint's settings say.
-func (p *Pool) followLocked(e *endpoint) {
+// applySettingsLocked opens and closes i-socks as the endpoint's settings say.
+func (p *Pool) applySettingsLocked(e *endpoint) {
 	e.target = max(e.target, p.floorOf(e))
 	if e.Draining {
 		e.target = 0
@@ -202,14 +202,14 @@ func (p *Pool) releaseLocked(e *endpoint) {
 
 // add and remove keep the list of what is open.
 func (e *endpoint) add(s *isock) {
-	s.place = len(e.isocks)
+	s.position = len(e.isocks)
 	e.isocks = append(e.isocks, s)
 }
 
 func (e *endpoint) remove(s *isock) {
 	last := len(e.isocks) - 1
-	e.isocks[s.place] = e.isocks[last]
-	e.isocks[s.place].place = s.place
+	e.isocks[s.position] = e.isocks[last]
+	e.isocks[s.position].position = s.position
 	e.isocks[last] = nil
 	e.isocks = e.isocks[:last]
 }

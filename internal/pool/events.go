@@ -71,7 +71,7 @@ func (p *Pool) rearmLocked(s *isock) {
 	}
 }
 
-// lostLocked ends the lease, whichever it is, of an i-sock that is no use any more, without its response, and has the client told.
+// lostLocked ends the lease, whichever it is, of an i-sock that is no use any more, without its response, and has the client notified.
 func (p *Pool) lostLocked(s *isock, why Failure) {
 	switch was, ok := p.cfg.Shared.Break(s.slot); {
 	case !ok:
@@ -80,29 +80,29 @@ func (p *Pool) lostLocked(s *isock, why Failure) {
 	case was != maps.SlotLeased:
 		p.closeLocked(s)
 	default:
-		p.tellLocked(s, why)
+		p.failLeaseLocked(s, why)
 	}
 }
 
-// giveUpLocked is lostLocked for that lease alone: it may have ended meanwhile, and the i-sock serve another client.
-func (p *Pool) giveUpLocked(s *isock, l maps.Lease, why Failure) {
+// loseLeaseLocked is lostLocked for that lease alone: it may have ended meanwhile, and the i-sock serve another client.
+func (p *Pool) loseLeaseLocked(s *isock, l maps.Lease, why Failure) {
 	if p.cfg.Shared.BreakLease(l) {
-		p.tellLocked(s, why)
+		p.failLeaseLocked(s, why)
 	}
 }
 
-// endLocked closes the i-sock of a BROKEN slot, once its client has been told if one waits.
+// endLocked closes the i-sock of a BROKEN slot, once its client has been notified if one waits.
 func (p *Pool) endLocked(s *isock) {
 	if s.busy == nil && atomic.LoadUint32(&p.cfg.Shared.Slots[s.slot].Holder) != 0 {
-		p.tellLocked(s, Reset)
+		p.failLeaseLocked(s, Reset)
 		return
 	}
 	p.closeLocked(s)
 }
 
-// tellLocked has the client of a broken lease told, and closes the i-sock then: until the client is answered the slot must not become
+// failLeaseLocked has the client of a broken lease notified, and closes the i-sock then: until the client is answered the slot must not become
 // another's, because what it says of this request is needed.
-func (p *Pool) tellLocked(s *isock, why Failure) {
+func (p *Pool) failLeaseLocked(s *isock, why Failure) {
 	s.busy = func() {}
 	p.wg.Add(1)
 	go func() {
@@ -134,7 +134,7 @@ func (p *Pool) mayResend(s *isock, l *Lost) {
 	}
 	l.Unseen = unseen
 	if unseen || atomic.LoadUint32(&sl.Retry) != 0 {
-		l.Kept = p.keptOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
+		l.Copy = p.copyOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
 	}
 }
 
@@ -157,19 +157,19 @@ func (p *Pool) lostOf(slot uint32, why Failure) Lost {
 	}
 }
 
-// keptOf returns the request of a lease, or nil where the kernel has not kept it. The deadline is a slot's, 0 for none. The slot must not be
+// copyOf returns the request of a lease, or nil where the kernel has not kept it. The deadline is a slot's, 0 for none. The slot must not be
 // another's yet.
-func (p *Pool) keptOf(slot uint32, deadline uint64) *Kept {
+func (p *Pool) copyOf(slot uint32, deadline uint64) *RequestCopy {
 	request := p.cfg.Shared.Kept(slot)
 	if len(request) == 0 {
 		return nil
 	}
 	sl := &p.cfg.Shared.Slots[slot]
-	k := &Kept{Request: string(request), Draw: atomic.LoadUint64(&sl.Draw), Began: timeOf(atomic.LoadUint64(&sl.BegunNs))}
+	c := &RequestCopy{Request: string(request), Draw: atomic.LoadUint64(&sl.Draw), Began: timeOf(atomic.LoadUint64(&sl.BegunNs))}
 	if deadline != 0 {
-		k.Deadline = timeOf(deadline)
+		c.Deadline = timeOf(deadline)
 	}
-	return k
+	return c
 }
 
 // timeOf is a time of CLOCK_MONOTONIC in Go's terms.
@@ -246,7 +246,7 @@ func (p *Pool) spillLocked(s *isock) {
 		s.late = func() { end(ErrLate) }
 	}
 	if atomic.LoadUint32(&sl.Retry) != 0 && atomic.LoadUint32(&sl.Spill) == uint32(maps.SpillWhole) {
-		spilled.Kept = p.keptOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
+		spilled.Copy = p.copyOf(s.slot, atomic.LoadUint64(&sl.DeadlineNs))
 	}
 	p.wg.Add(1)
 	go func() {
@@ -269,7 +269,7 @@ func (p *Pool) afterSpillLocked(s *isock, l maps.Lease, runs bool) {
 	sl := &p.cfg.Shared.Slots[s.slot]
 	if p.cfg.Shared.State(s.slot) == maps.SlotBroken {
 		if p.cfg.Shared.Broke(l) && !runs {
-			// Whoever forwarded the response has told the client.
+			// The goroutine that forwarded the response has notified the client.
 			atomic.StoreUint32(&sl.Holder, 0)
 		}
 		p.endLocked(s)
@@ -278,7 +278,7 @@ func (p *Pool) afterSpillLocked(s *isock, l maps.Lease, runs bool) {
 	refused := s.refused
 	s.refused = false
 	if refused && p.cfg.Shared.BreakLease(l) {
-		p.tellLocked(s, Reset)
+		p.failLeaseLocked(s, Reset)
 		return
 	}
 	held := p.cfg.Shared.Holds(l)
@@ -356,7 +356,7 @@ func (p *Pool) lostLeaseLocked(s *isock, l maps.Lease) {
 		s.busy()
 		return
 	}
-	p.giveUpLocked(s, l, Reset)
+	p.loseLeaseLocked(s, l, Reset)
 }
 
 func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
@@ -370,7 +370,7 @@ func (p *Pool) takeBack(s *isock, c *upstream.Conn) {
 	delete(p.lent, s.slot)
 }
 
-// Broken closes an i-sock that a kernel program gave up, and has its client told if one waits.
+// Broken closes an i-sock that a kernel program gave up, and has its client notified if one waits.
 func (p *Pool) Broken(slot uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -382,7 +382,7 @@ func (p *Pool) Broken(slot uint32) {
 	p.endLocked(s)
 }
 
-// LeaseOf returns the lease that a client holds, or that has broken and of which the client will be told. It looks at every i-sock: for
+// LeaseOf returns the lease that a client holds, or that has broken and of which the client will be notified. It looks at every i-sock: for
 // rare occasions.
 func (p *Pool) LeaseOf(cookie uint64) (l maps.Lease, ok bool) {
 	p.mu.Lock()
@@ -429,18 +429,18 @@ func (p *Pool) beat(time.Time) time.Duration {
 	next := p.sweep(uint64(maps.Now()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.zombies) == 0 || p.burying || p.ctx.Err() != nil {
+	if len(p.zombies) == 0 || p.reclaiming || p.ctx.Err() != nil {
 		return next
 	}
-	p.burying = true
+	p.reclaiming = true
 	p.wg.Add(1)
 	// It waits for the kernel.
 	go func() {
 		defer p.wg.Done()
-		p.bury()
+		p.reclaimSlots()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.burying = false
+		p.reclaiming = false
 	}()
 	if p.scarceLocked() {
 		return sweepInterval
@@ -461,7 +461,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 		return next
 	}
 	at := time.Now()
-	p.heedLocked(at)
+	p.pollGrowRequestsLocked(at)
 	p.replaceHeldLocked(at)
 	for _, e := range p.live {
 		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
@@ -473,7 +473,7 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 // sweepEndpointLocked looks at an endpoint's i-socks. It returns when to look at their leases again, or later.
 func (p *Pool) sweepEndpointLocked(e *endpoint, at time.Time, now uint64) (next time.Duration) {
 	next = p.calm
-	e.demand.leased, e.worn = 0, 0
+	e.demand.leased, e.expired = 0, 0
 	// From the end: the last one takes the place of one that closes.
 	for i := len(e.isocks) - 1; i >= 0; i-- {
 		s := e.isocks[i]
@@ -518,7 +518,7 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 			s.busy()
 			return left
 		}
-		p.giveUpLocked(s, lease, Stalled)
+		p.loseLeaseLocked(s, lease, Stalled)
 		return left
 	}
 	if s.busy != nil && s.late == nil {
@@ -530,7 +530,7 @@ func (p *Pool) sweepLeaseLocked(s *isock, now uint64) (left time.Duration) {
 			s.late()
 			return left
 		}
-		p.giveUpLocked(s, lease, overdue(sl))
+		p.loseLeaseLocked(s, lease, overdue(sl))
 		return left
 	}
 	if s.busy == nil && s.remote && spilled(sl) && !s.finished && !s.failed {

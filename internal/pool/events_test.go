@@ -25,7 +25,7 @@ import (
 func (r *rig) sweepTwice() {
 	for range 2 {
 		r.p.sweep(uint64(maps.Now()))
-		r.p.bury()
+		r.p.reclaimSlots()
 	}
 }
 
@@ -464,7 +464,7 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 			upstream := await.Next(t, began, "spill")
 			must(t, s.conns()[0].Close())
 			mustEnd(t, upstream)
-			r.settlePoller()
+			r.awaitPoller()
 			if state := r.state(slot); state != maps.SlotLeased {
 				t.Errorf("state during the spill: got %d, want %d", state, maps.SlotLeased)
 			}
@@ -482,8 +482,8 @@ func TestEndDuringASpillIsSeenAfterIt(t *testing.T) {
 	}
 }
 
-// settlePoller returns when the poller has handled what was ready before.
-func (r *rig) settlePoller() {
+// awaitPoller returns when the poller has handled what was ready before.
+func (r *rig) awaitPoller() {
 	r.t.Helper()
 	for range 2 {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -23,7 +23,7 @@ func TestSlotOfAFailedConnectWaitsForProgramsThatRun(t *testing.T) {
 		<-ended
 		return nil
 	}
-	r := newRig(t, setup{slots: 1, settle: settle})
+	r := newRig(t, setup{slots: 1, waitForReaders: settle})
 	end := sync.OnceFunc(func() { close(ended) })
 	t.Cleanup(end)
 	s := newServer(t)

@@ -21,15 +21,15 @@ func (p *Pool) Grow(index uint32) {
 	}
 }
 
-// heedInterval is between two looks at whether endpoints have been asked for more i-socks. There may be thousands of them.
-const heedInterval = time.Second
+// growPollInterval is between two polls of requests to grow. There may be thousands of endpoints.
+const growPollInterval = time.Second
 
-// heedLocked grows endpoints that wait for it, since the event was lost. A program asks once until it is heard.
-func (p *Pool) heedLocked(now time.Time) {
-	if now.Sub(p.heeded) < heedInterval {
+// pollGrowRequestsLocked grows endpoints for which a program has requested it and the event was lost. A program requests it once until it is granted.
+func (p *Pool) pollGrowRequestsLocked(now time.Time) {
+	if now.Sub(p.growPolled) < growPollInterval {
 		return
 	}
-	p.heeded = now
+	p.growPolled = now
 	for index, e := range p.endpoints {
 		if !e.gone && atomic.LoadUint32(&p.cfg.Shared.Endpoints[index].Want) != 0 {
 			p.growLocked(e)
@@ -39,7 +39,7 @@ func (p *Pool) heedLocked(now time.Time) {
 
 func (p *Pool) growLocked(e *endpoint) {
 	shared := &p.cfg.Shared.Endpoints[e.Index]
-	missed, replaced := e.demand.explain(int(atomic.SwapUint32(&shared.Missed, 0)), e.open)
+	missed, replaced := e.demand.classifyMisses(int(atomic.SwapUint32(&shared.Missed, 0)), e.open)
 	if e.breaking.held > 0 {
 		// Who finds none does so for want of those.
 		missed, replaced = 0, 0
@@ -108,11 +108,11 @@ func (p *Pool) fillLocked(e *endpoint) {
 	}
 	for e.open+e.dialing+e.breaking.held < e.target {
 		if len(p.free) == 0 {
-			p.complainLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
+			p.warnNoRoomLocked(e, fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots)))
 			return
 		}
 		if err := p.holdLocked(); err != nil {
-			p.complainLocked(e, err)
+			p.warnNoRoomLocked(e, err)
 			return
 		}
 		if !p.mayOpenLocked(e) {
@@ -139,11 +139,11 @@ func (p *Pool) holdLocked() error {
 	return p.cfg.Shared.Hold(maps.GrowingSlots, p.free[len(p.free)-1], 1)
 }
 
-// complainLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
-func (p *Pool) complainLocked(e *endpoint, err error) {
-	if time.Since(p.complain) < time.Second {
+// warnNoRoomLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
+func (p *Pool) warnNoRoomLocked(e *endpoint, err error) {
+	if time.Since(p.warned) < time.Second {
 		return
 	}
-	p.complain = time.Now()
+	p.warned = time.Now()
 	p.cfg.Logger.Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", e.Address, "err", err)
 }

@@ -32,8 +32,8 @@ func (r *rig) endpointsLocked() string {
 			return fmt.Sprintf("endpoint %d: %s: %+v", index, wrong, *e)
 		}
 	}
-	if wanted != r.p.wanted {
-		return fmt.Sprintf("endpoints that are wanted: counted %d, got %d", r.p.wanted, wanted)
+	if wanted != r.p.active {
+		return fmt.Sprintf("endpoints that are wanted: counted %d, got %d", r.p.active, wanted)
 	}
 	if fmt.Sprint(ofCluster) != fmt.Sprint(r.p.ofCluster) {
 		return fmt.Sprintf("i-socks of clusters: counted %v, got %v", r.p.ofCluster, ofCluster)
@@ -51,7 +51,7 @@ func (r *rig) endpointsLocked() string {
 func (r *rig) endpointLocked(index uint32, e *endpoint) string {
 	leased, dead := uint32(0), 0
 	for place, s := range e.isocks {
-		if s.endpoint != index || s.place != place || r.p.isocks[s.slot] != s {
+		if s.endpoint != index || s.position != place || r.p.isocks[s.slot] != s {
 			return fmt.Sprintf("slot %d is listed and not its own", s.slot)
 		}
 		if r.shared.State(s.slot) == maps.SlotLeased {
@@ -89,7 +89,7 @@ func (r *rig) endpointLocked(index uint32, e *endpoint) string {
 
 func (r *rig) isocksLocked() string {
 	for slot, s := range r.p.isocks {
-		if e := r.p.endpoints[s.endpoint]; e == nil || s.place >= len(e.isocks) || e.isocks[s.place] != s {
+		if e := r.p.endpoints[s.endpoint]; e == nil || s.position >= len(e.isocks) || e.isocks[s.position] != s {
 			return fmt.Sprintf("i-sock of slot %d is not its endpoint's", slot)
 		}
 		switch state := r.shared.State(slot); state {

@@ -42,13 +42,13 @@ type isock struct {
 	pool     *Pool
 	slot     uint32
 	endpoint uint32
-	// place among the endpoint's. Guarded by Pool.mu.
-	place  int
-	fd     int
-	cookie uint64
-	peer   maps.PeerKey
-	remote bool
-	opened time.Time
+	// position among the endpoint's. Guarded by Pool.mu.
+	position int
+	fd       int
+	cookie   uint64
+	peer     maps.PeerKey
+	remote   bool
+	opened   time.Time
 	// unwanted: it is the pool that closes it, while the endpoint serves on. Guarded by Pool.mu.
 	unwanted bool
 	// busy is set while a goroutine needs the socket or its slot, and hurries it. Guarded by Pool.mu.

@@ -197,12 +197,12 @@ func TestSlotOfALentISockIsNobodyElsesUntilItIsBack(t *testing.T) {
 	}
 	r.breakSlot(slot, false)
 	r.p.Broken(slot)
-	r.p.bury()
+	r.p.reclaimSlots()
 	if state := r.shared.State(slot); state == maps.SlotFree {
 		t.Error("the slot was freed while its i-sock was lent")
 	}
 	release()
-	r.p.bury()
+	r.p.reclaimSlots()
 	if state := r.shared.State(slot); state != maps.SlotFree {
 		t.Errorf("state behind the loan: got %d, want %d", state, maps.SlotFree)
 	}

@@ -18,9 +18,9 @@ type Limits struct {
 	Requests uint32
 }
 
-// wornPerSweep is the part of an endpoint's i-socks, as a divisor, that a sweep closes at most for their age: those that take their place
+// expiredPerSweep is the part of an endpoint's i-socks, as a divisor, that a sweep closes at most for their age: those that take their place
 // are open before the next ones go.
-const wornPerSweep = 8
+const expiredPerSweep = 8
 
 // wear is what a sweep knows of the age and use of an i-sock. Guarded by Pool.mu.
 type wear struct {
@@ -46,10 +46,10 @@ func (p *Pool) limitLocked(e *endpoint, s *isock, leased bool, now time.Time) bo
 	s.wear.inUse(&p.cfg.Shared.Slots[s.slot], leased, now)
 	switch {
 	case l.Age > 0 && now.Sub(s.opened) >= l.Age:
-		if e.worn >= max(e.open/wornPerSweep, 1) {
+		if e.expired >= max(e.open/expiredPerSweep, 1) {
 			return false
 		}
-		e.worn++
+		e.expired++
 		p.cfg.Shared.Retire(s.slot)
 		return p.discardLocked(s)
 	case leased || l.Idle == 0 || now.Sub(s.wear.since) < l.Idle:

@@ -139,8 +139,8 @@ func (p *Pool) register(s *isock) error {
 	if err != nil {
 		return fmt.Errorf("read socket cookie: %w", err)
 	}
-	if p.cfg.Elsewhere != nil {
-		if err := p.cfg.Elsewhere(s.fd); err != nil {
+	if p.cfg.PrepareRemote != nil {
+		if err := p.cfg.PrepareRemote(s.fd); err != nil {
 			return fmt.Errorf("prepare connection to another host: %w", err)
 		}
 	}
@@ -166,7 +166,7 @@ func (p *Pool) failedLocked(e *endpoint, err error) {
 		e.backoff = firstBackoff
 	}
 	if upstream.IsShortage(err) {
-		p.complainLocked(e, err)
+		p.warnNoRoomLocked(e, err)
 	} else {
 		p.refusedLocked(e, err)
 	}

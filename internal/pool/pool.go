@@ -44,14 +44,14 @@ type Lost struct {
 	ResponseStarted, Whole, ReplyOpen bool
 	// RequestOpen: the client has not sent all of its request; of a tunnel, that it has not ended its side.
 	RequestOpen bool
-	// Kept is the request if it may be sent again; nil otherwise. Unseen: it is certain that no server has seen it, so that its method is of
+	// Copy is the request if it may be sent again; nil otherwise. Unseen: it is certain that no server has seen it, so that its method is of
 	// no consequence. In any other case the route's policy decides.
-	Kept   *Kept
+	Copy   *RequestCopy
 	Unseen bool
 }
 
-// Kept is a request that the kernel has begun to serve.
-type Kept struct {
+// RequestCopy is a request that the kernel has begun to serve, and has kept a copy of.
+type RequestCopy struct {
 	// Request is whole, and as the client has sent it.
 	Request string
 	// Draw is the random number that has decided about it, 0 for none.
@@ -65,7 +65,7 @@ type Clients interface {
 	// Fail ends a request: a local reply when nothing of the response has reached the client, an abort when not all has.
 	Fail(l Lost)
 	// Spill reads the rest of a response and forwards it, until the lease has ended. It owns the slot's response
-	// meanwhile, and may block. runs: it has not broken the lease; should that break otherwise, its client is still to be told.
+	// meanwhile, and may block. runs: it has not broken the lease; should that break otherwise, its client is still to be notified.
 	Spill(ctx context.Context, s Spilled) (runs bool)
 }
 
@@ -87,11 +87,11 @@ type Spilled struct {
 	Idle time.Duration
 	// Endpoint is its index.
 	Endpoint uint32
-	// Kept is the request if the route's policy may want to send it again; nil otherwise. Nothing of the response has been moved.
-	Kept *Kept
+	// Copy is the request if the route's policy may want to send it again; nil otherwise. Nothing of the response has been moved.
+	Copy *RequestCopy
 }
 
-// Config is what a pool needs. All fields are required but the limits, Elsewhere, Partings
+// Config is what a pool needs. All fields are required but the limits, PrepareRemote, Partings
 // and SynchronizeRCU.
 type Config struct {
 	Shared  *maps.Shared
@@ -121,9 +121,9 @@ type Config struct {
 	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
 	// many others there are. It must not block.
 	Refused func(endpoint uint32, open int)
-	// Elsewhere is given the descriptor of each new i-sock to another host before a request takes it;
+	// PrepareRemote is given the descriptor of each new i-sock to another host before a request takes it;
 	// an error gives the i-sock up. nil: nothing is to be done. It must not keep the descriptor.
-	Elsewhere func(fd int) error
+	PrepareRemote func(fd int) error
 	// Partings are those of all connections to endpoints; nil: the pool's own.
 	Partings *upstream.Partings
 	// SynchronizeRCU waits until every program that was running has ended. nil: bpfmap.SynchronizeRCU.
@@ -162,8 +162,8 @@ type Pool struct {
 	// floor is how many i-socks an endpoint that is not asked keeps.
 	floor     int
 	endpoints map[uint32]*endpoint
-	// wanted is how many of them are not gone.
-	wanted int
+	// active is how many of them are not gone.
+	active int
 	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[uint32]*endpoint
 	isocks        map[uint32]*isock
@@ -174,17 +174,17 @@ type Pool struct {
 	// ofCluster counts the i-socks of each, those that are being opened too.
 	ofCluster map[string]uint32
 	free      []uint32
-	// complain is when the last complaint about room was made.
-	complain time.Time
+	// warned is when a lack of room was logged last.
+	warned time.Time
 	// zombies are the slots of i-socks that are closed, or could not be connected, on which programs
 	// may still be at work, or that still lie in a stack.
 	zombies map[uint32]struct{}
 	// lent are the slots that somebody outside is to end a part of a lease of: until then none becomes another i-sock's.
 	lent map[uint32]struct{}
-	// burying: a goroutine is about to free their slots.
-	burying bool
-	// heeded is when the pool last looked at which endpoints wait for more i-socks.
-	heeded time.Time
+	// reclaiming: a goroutine is about to free their slots.
+	reclaiming bool
+	// growPolled is when the pool last looked at which endpoints wait for more i-socks.
+	growPolled time.Time
 	// calm is between two looks while there is little to see.
 	calm time.Duration
 	// beats sweeps.

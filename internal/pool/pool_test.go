@@ -580,7 +580,7 @@ func TestRemovedEndpointClosesIdleISocksAtOnceAndLeasedOnesLater(t *testing.T) {
 	r.awaitAllFree()
 	r.mustHaveNoFailure("removal of an endpoint")
 	r.p.sweep(uint64(maps.Now()))
-	r.p.bury()
+	r.p.reclaimSlots()
 	if got := len(r.released); got != 0 {
 		t.Errorf("endpoint released %d times more", got)
 	}
@@ -629,7 +629,7 @@ func TestEndpointRemovedWhileItIsConnectedToIsReleased(t *testing.T) {
 			await.Next(t, connecting, "connect")
 			await.Next(t, connecting, "connect")
 			r.p.SetEndpoints(nil)
-			r.p.bury()
+			r.p.reclaimSlots()
 			if got := len(r.released); got != 0 {
 				t.Error("endpoint released while it is connected to")
 			}
@@ -682,7 +682,7 @@ func TestSlotInAStackIsNotReused(t *testing.T) {
 	must(t, s.conns()[0].Close())
 	s.await(2)
 	r.awaitIdle(ours, 1)
-	r.p.bury()
+	r.p.reclaimSlots()
 	if state := r.state(slot); state != maps.SlotBroken {
 		t.Fatalf("state of a closed slot that lies in the stack: got %d, want %d", state, maps.SlotBroken)
 	}

@@ -16,9 +16,9 @@ import (
 type lease struct {
 	maps.Lease
 	endpoint uint32
-	// ended: nobody is to be told, for it was answered, or its client has left. told is how often its client was.
-	ended bool
-	told  int
+	// ended: no client is to be notified, for it was answered, or its client has left. notified is how often its client was.
+	ended    bool
+	notified int
 	// spilled: the rest of the response is the daemon's, which waits until it may go on, and then ends well or not.
 	spilled, answered bool
 	goOn              chan struct{}
@@ -100,17 +100,17 @@ func (w *world) deliver() string {
 
 // Fail implements Clients.
 func (w *world) Fail(f Lost) {
-	w.locked(func() { w.tellLocked(f.Lease) })
+	w.locked(func() { w.notifyLocked(f.Lease) })
 }
 
-func (w *world) tellLocked(told maps.Lease) {
+func (w *world) notifyLocked(of maps.Lease) {
 	for _, l := range w.leases {
-		if l.Lease == told {
-			l.told++
+		if l.Lease == of {
+			l.notified++
 			return
 		}
 	}
-	w.t.Errorf("a client was told of a lease that nobody has had: %+v", told)
+	w.t.Errorf("a client was notified of a lease that no client has had: %+v", of)
 }
 
 // Spill implements Clients.
@@ -135,7 +135,7 @@ func (w *world) Spill(ctx context.Context, s Spilled) (runs bool) {
 			runs = true
 		default:
 			w.r.shared.Break(l.Slot)
-			l.told++
+			l.notified++
 		}
 	})
 	return runs
@@ -181,7 +181,7 @@ func (w *world) with(spilled bool, what string, do func(*lease)) string {
 // ask is some requests to an endpoint.
 func (w *world) ask() string {
 	index := w.Uint32N(uint32(len(w.hosts)))
-	if _, is := w.wanted[index]; !is && w.likely(90) {
+	if _, is := w.desired[index]; !is && w.likely(90) {
 		return fmt.Sprintf("no request to endpoint %d", index)
 	}
 	n, got := 1+w.IntN(5), 0
@@ -209,8 +209,8 @@ func (w *world) finishLocked(l *lease) {
 	l.ended = true
 }
 
-// giveUp is a client that leaves.
-func (w *world) giveUp() string {
+// abandon is a client that leaves.
+func (w *world) abandon() string {
 	var left *lease
 	what := w.with(w.likely(30), "is given up", func(l *lease) {
 		left, l.ended = l, true
@@ -344,8 +344,8 @@ func (w *world) endLeases() (left string) {
 	return left
 }
 
-// mustHaveToldOnce demands that each client whose lease was lost has been told, and no other.
-func (w *world) mustHaveToldOnce() {
+// mustHaveNotifiedOnce demands that each client whose lease was lost has been notified, and no other.
+func (w *world) mustHaveNotifiedOnce() {
 	w.t.Helper()
 	w.locked(func() {
 		for _, l := range w.leases {
@@ -353,8 +353,8 @@ func (w *world) mustHaveToldOnce() {
 			if l.ended {
 				want = 0
 			}
-			if l.told != want {
-				w.t.Errorf("client of lease %+v of endpoint %d was told %d times that it is lost, want %d", l.Lease, l.endpoint, l.told, want)
+			if l.notified != want {
+				w.t.Errorf("client of lease %+v of endpoint %d was notified %d times that it is lost, want %d", l.Lease, l.endpoint, l.notified, want)
 			}
 		}
 	})

@@ -97,9 +97,9 @@ type world struct {
 	r     *rig
 	hosts [3]*host
 	// most are how many i-socks each cluster may have.
-	most   map[string]uint32
-	wanted map[uint32]Endpoint
-	leases []*lease
+	most    map[string]uint32
+	desired map[uint32]Endpoint
+	leases  []*lease
 	// hidden are slots that the pool does not find among the free ones.
 	hidden []uint32
 	// late are events that have not been read yet.
@@ -110,7 +110,7 @@ type world struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		Rand: rand.New(rand.NewPCG(seed, 0)), t: t,
-		most: map[string]uint32{"a": 0, "b": 0}, wanted: map[uint32]Endpoint{},
+		most: map[string]uint32{"a": 0, "b": 0}, desired: map[uint32]Endpoint{},
 	}
 	for i := range w.hosts {
 		w.hosts[i] = &host{server: newServer(t)}
@@ -213,8 +213,8 @@ func (w *world) mustRecover() {
 	})
 	w.deliver()
 	w.awaitWell("requests that have not ended", w.endLeases)
-	w.mustHaveToldOnce()
-	for index, e := range w.wanted {
+	w.mustHaveNotifiedOnce()
+	for index, e := range w.desired {
 		w.awaitWell("an endpoint that is well", func() string {
 			w.r.p.Again(index)
 			if w.r.down(index) {
@@ -294,7 +294,7 @@ type act struct {
 }
 
 var acts = []act{
-	{14, (*world).ask}, {10, (*world).finish}, {4, (*world).giveUp}, {4, (*world).breakOne}, {5, (*world).outstay}, {6, (*world).spill}, {4, (*world).lend},
+	{14, (*world).ask}, {10, (*world).finish}, {4, (*world).abandon}, {4, (*world).breakOne}, {5, (*world).outstay}, {6, (*world).spill}, {4, (*world).lend},
 	{3, (*world).completeRequest}, {12, (*world).changeMood}, {9, (*world).hangUp}, {3, (*world).speak}, {9, (*world).configure}, {4, (*world).hide},
 	{8, (*world).age}, {5, (*world).endWindows}, {3, (*world).again}, {4, (*world).deliver}, {8, (*world).pause}, {2, (*world).babble},
 }
@@ -375,7 +375,7 @@ func (w *world) configure() string {
 	next := map[uint32]Endpoint{}
 	whole := w.likely(40)
 	for index := range uint32(len(w.hosts)) {
-		before, isWanted := w.wanted[index]
+		before, isWanted := w.desired[index]
 		switch {
 		case whole && w.likely(60), !whole && w.likely(30):
 			next[index] = w.endpoint(index)
@@ -387,7 +387,7 @@ func (w *world) configure() string {
 			next[index] = before
 		}
 	}
-	w.wanted = next
+	w.desired = next
 	if whole {
 		w.r.p.SetEndpoints(list)
 		return fmt.Sprintf("the endpoints are %+v", list)

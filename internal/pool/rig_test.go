@@ -57,10 +57,10 @@ type setup struct {
 	refused func(endpoint uint32, open int)
 	// joining, when set, is called when an i-sock has connected, before it is in service.
 	joining func()
-	// elsewhere, when set, is Config.Elsewhere.
-	elsewhere func(fd int) error
-	// settle, when set, is Config.SynchronizeRCU.
-	settle func() error
+	// prepareRemote, when set, is Config.PrepareRemote.
+	prepareRemote func(fd int) error
+	// waitForReaders, when set, is Config.SynchronizeRCU.
+	waitForReaders func() error
 	// now, when set, is Config.Now.
 	now func() time.Time
 	// fail and spill, when set, are the clients' part.
@@ -108,7 +108,7 @@ func newRig(t *testing.T, o setup) *rig {
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
-		Released: r.noteReleased, Refused: o.refused, Elsewhere: o.elsewhere, SynchronizeRCU: o.settle, Now: o.now,
+		Released: r.noteReleased, Refused: o.refused, PrepareRemote: o.prepareRemote, SynchronizeRCU: o.waitForReaders, Now: o.now,
 	})
 	must(t, err)
 	r.p = p
@@ -219,8 +219,8 @@ func (c *fakeClients) Spill(ctx context.Context, s Spilled) (runs bool) {
 func (r *rig) mustFail(want Lost) {
 	r.t.Helper()
 	got := await.Next(r.t, r.clients.fails, "failed request")
-	if got.Kept != nil {
-		got.Kept.Began = time.Time{}
+	if got.Copy != nil {
+		got.Copy.Began = time.Time{}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.t.Errorf("failed request (-want +got):\n%s", diff)

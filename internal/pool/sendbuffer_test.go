@@ -102,7 +102,7 @@ func TestISockToAnotherHostIsPreparedBeforeItServes(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		var r *rig
 		prepared := make(chan net.Addr, 1)
-		r = newRig(t, setup{local: local, elsewhere: func(fd int) error {
+		r = newRig(t, setup{local: local, prepareRemote: func(fd int) error {
 			at, err := localAddress(fd)
 			prepared <- net.TCPAddrFromAddrPort(at)
 			if got := r.count(ours, maps.SlotReady); got != 0 {
@@ -126,7 +126,7 @@ func TestISockToAnotherHostIsPreparedBeforeItServes(t *testing.T) {
 // Without what is to be attached an i-sock would not be safe to use.
 func TestISockThatCannotBePreparedIsGivenUp(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{elsewhere: func(int) error { return unix.EPERM }})
+	r := newRig(t, setup{prepareRemote: func(int) error { return unix.EPERM }})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
 	r.awaitDown(ours, true)

@@ -24,11 +24,11 @@ type demand struct {
 	lost [2]int
 }
 
-// explain tells of requests that have found no i-sock how many did so because there were never
-// enough, and how many because some had closed. One may have come upon several of these, so that
+// classifyMisses returns how many of the requests that have found no i-sock did so because there were never
+// enough, and how many because some had closed. One may have found several of these, so that
 // each stands for one request at most. Otherwise clients that leave amid their requests, and
 // servers that close behind each, would make a pool grow as if it were in use.
-func (d *demand) explain(missed, open int) (wanting, replaced int) {
+func (d *demand) classifyMisses(missed, open int) (wanting, replaced int) {
 	if open == 0 {
 		// None is there to be replaced.
 		return missed, 0
@@ -66,7 +66,7 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 		if slot == maps.NoSlot {
 			return
 		}
-		// Whatever else leaves the stack with this is dead already, and buried by the next sweep.
+		// Whatever else leaves the stack with this is dead already, and reclaimed by the next sweep.
 		if p.cfg.Shared.CompareAndSwapState(slot, maps.SlotReady, maps.SlotBroken) {
 			p.closeLocked(p.isocks[slot])
 		}

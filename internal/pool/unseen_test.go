@@ -52,7 +52,7 @@ func TestRequestThatNobodyHasSeenIsSentAgainOnce(t *testing.T) {
 			must(t, server.CloseWrite())
 			lost := Lost{Lease: maps.Lease{Slot: slot, Number: lease}, Cookie: cookie, Why: Reset}
 			if test.want != "" {
-				lost.Unseen, lost.Kept = true, &Kept{Request: test.want}
+				lost.Unseen, lost.Copy = true, &RequestCopy{Request: test.want}
 			}
 			r.mustFail(lost)
 		})

@@ -33,7 +33,7 @@ func (r *Reconciler) sweep() error {
 	}
 	// What is added while it waits is for the next.
 	old := r.clusters.TakePending()
-	if err := r.routes.WaitForReaders(); err != nil {
+	if err := r.routes.SynchronizeRCU(); err != nil {
 		r.clusters.PutBack(old)
 		return err
 	}

@@ -34,7 +34,7 @@ type bootstrapDump struct{ bootstrap, control json.RawMessage }
 func (s *Source) showBootstrap(b *config.Bootstrap) {
 	dump := &bootstrapDump{}
 	// It has been read from such a text.
-	dump.bootstrap, _ = inEnvoysNames.Marshal(b.Shown(s.cfg.Version))
+	dump.bootstrap, _ = inEnvoysNames.Marshal(b.Dump(s.cfg.Version))
 	if c := b.Control(); c != nil {
 		if body, err := anypb.New(c); err == nil {
 			dump.control = inJSON(body)

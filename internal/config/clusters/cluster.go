@@ -86,11 +86,11 @@ func Translate(in Scope, c *clusterv3.Cluster, path string) (out *model.Cluster,
 		out.Hashing, byName = t.hashing(c, out.Policy, path)
 	}
 	out.Subsets = t.subsets(c, path+".lb_subset_config")
-	speech := t.speechOf(c, path)
-	out.Sockets = speech.secured()
-	t.endpoints(out, assignment, endpointRules{byName: byName, speech: speech}, assignmentPath)
+	matcher := t.matcherOf(c, path)
+	out.Sockets = matcher.secured()
+	t.endpoints(out, assignment, endpointRules{byName: byName, matcher: matcher}, assignmentPath)
 	t.logical(out, c, path+".load_assignment")
-	return out, t.originalCluster(out, c, speech, path)
+	return out, t.originalCluster(out, c, matcher, path)
 }
 
 // CheckAssignment checks endpoints for whatever cluster has them, at no path (ClusterLoadAssignment).
@@ -159,10 +159,10 @@ func policyOf(p clusterv3.Cluster_LbPolicy) model.Policy {
 	}
 }
 
-// endpointRules are those of one cluster. byName: endpoints are hashed by their names. speech says how they are spoken to.
+// endpointRules are those of one cluster. byName: endpoints are hashed by their names. matcher finds their transport sockets.
 type endpointRules struct {
-	byName bool
-	speech *speech
+	byName  bool
+	matcher *transportSocketMatcher
 }
 
 // endpoints fills in the targets and, where they are addresses, the endpoints.
@@ -182,7 +182,7 @@ func (t *translator) endpoints(c *model.Cluster, a *endpointv3.ClusterLoadAssign
 			if twice && c.Discovery == model.EDS {
 				continue // as in Envoy, which takes the first
 			}
-			expects := rules.speech.of(lb, locality)
+			expects := rules.matcher.of(lb, locality)
 			if !twice {
 				first = firstTarget{targetPath, target.Check, expects.tls}
 				seen[key] = first
@@ -325,7 +325,7 @@ func budget(in *clusterv3.CircuitBreakers_Thresholds_RetryBudget) *model.RetryBu
 }
 
 // originalCluster checks a cluster of type ORIGINAL_DST, and reports one whose endpoint XLB can serve.
-func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, speech *speech, path string) bool {
+func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, matcher *transportSocketMatcher, path string) bool {
 	if provided := c.GetLbPolicy() == clusterv3.Cluster_CLUSTER_PROVIDED; provided != (out.Discovery == model.OriginalDst) {
 		t.p.Add(path+".lb_policy", "CLUSTER_PROVIDED and type ORIGINAL_DST belong together; write both or neither")
 	}
@@ -340,7 +340,7 @@ func (t *translator) originalCluster(out *model.Cluster, c *clusterv3.Cluster, s
 	}
 	// One beyond 65535 is a violation of Envoy's constraint, reported as such.
 	port := uint16(c.GetOriginalDstLbConfig().GetUpstreamPortOverride().GetValue())
-	expects := speech.of(nil, nil)
+	expects := matcher.of(nil, nil)
 	if expects.tls != nil {
 		expects.why = &model.LeftOut{Reason: model.LeftOutTLS}
 	}

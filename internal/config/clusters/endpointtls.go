@@ -67,7 +67,7 @@ func (t *translator) endpointTLS(in *tlsv3.UpstreamTlsContext, c *clusterv3.Clus
 	}
 	path += ".common_tls_context"
 	t.tlsParameters(out, common.GetTlsParams(), path+".tls_params")
-	out.ALPN = spoken(common.GetAlpnProtocols())
+	out.ALPN = supportedALPN(common.GetAlpnProtocols())
 	t.ownCertificate(out, common, path)
 	t.peerValidation(out, common, path)
 	out.Key = keyOf(in, options)
@@ -114,8 +114,8 @@ func (t *translator) tlsParameters(out *model.UpstreamTLS, in *tlsv3.TlsParamete
 	}
 }
 
-// spoken are the protocols that XLB can speak of those that the configuration offers: no HTTP/2, and no exchange of metadata.
-func spoken(offered []string) []string {
+// supportedALPN are the protocols that XLB can speak of those that the configuration offers: no HTTP/2, and no exchange of metadata.
+func supportedALPN(offered []string) []string {
 	return slices.DeleteFunc(slices.Clone(offered), func(p string) bool { return p == "h2" || p == "istio-h2" || p == schema.ExchangeProtocol })
 }
 

@@ -17,8 +17,8 @@ import (
 // socketFilter is the key of the metadata by which transport_socket_matches find endpoints.
 const socketFilter = "envoy.transport_socket_match"
 
-// speech says how the endpoints of one cluster are to be spoken to. Nil: in plain text.
-type speech struct {
+// transportSocketMatcher finds the transport socket of each endpoint of one cluster. Nil: all are plain text.
+type transportSocketMatcher struct {
 	// all is for every endpoint; nil: see the others.
 	all     *model.LeftOut
 	matches []*clusterv3.Cluster_TransportSocketMatch
@@ -28,9 +28,9 @@ type speech struct {
 	sockets map[*corev3.TransportSocket]security
 }
 
-// speechOf is that of a cluster.
-func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
-	out := &speech{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket(), sockets: map[*corev3.TransportSocket]security{}}
+// matcherOf is that of a cluster.
+func (t *translator) matcherOf(c *clusterv3.Cluster, path string) *transportSocketMatcher {
+	out := &transportSocketMatcher{matches: c.GetTransportSocketMatches(), otherwise: c.GetTransportSocket(), sockets: map[*corev3.TransportSocket]security{}}
 	switch {
 	case t.in.Dynamic && isHTTP2(c):
 		out.all = &model.LeftOut{Reason: model.LeftOutHTTP2}
@@ -47,11 +47,11 @@ func (t *translator) speechOf(c *clusterv3.Cluster, path string) *speech {
 
 // Secured are all that endpoints of a cluster may be secured with, in order, each once (transport_socket and transport_socket_matches).
 func Secured(in Scope, c *clusterv3.Cluster) []*model.UpstreamTLS {
-	return newTranslator(in).speechOf(c, "").secured()
+	return newTranslator(in).matcherOf(c, "").secured()
 }
 
 // secured are all that endpoints may be secured with, in order, each once.
-func (s *speech) secured() []*model.UpstreamTLS {
+func (s *transportSocketMatcher) secured() []*model.UpstreamTLS {
 	var out []*model.UpstreamTLS
 	for _, m := range s.matches {
 		if with := s.sockets[m.GetTransportSocket()].tls; with != nil {
@@ -75,7 +75,7 @@ func isHTTP2(c *clusterv3.Cluster) bool {
 }
 
 // of is what an endpoint expects.
-func (s *speech) of(lb *endpointv3.LbEndpoint, locality *endpointv3.LocalityLbEndpoints) security {
+func (s *transportSocketMatcher) of(lb *endpointv3.LbEndpoint, locality *endpointv3.LocalityLbEndpoints) security {
 	switch {
 	case s == nil:
 		return security{}
@@ -86,7 +86,7 @@ func (s *speech) of(lb *endpointv3.LbEndpoint, locality *endpointv3.LocalityLbEn
 }
 
 // socketFor is as in Envoy that of the first match all of whose values the endpoint's metadata has, or else its locality's.
-func (s *speech) socketFor(lb *endpointv3.LbEndpoint, of *endpointv3.LocalityLbEndpoints) *corev3.TransportSocket {
+func (s *transportSocketMatcher) socketFor(lb *endpointv3.LbEndpoint, of *endpointv3.LocalityLbEndpoints) *corev3.TransportSocket {
 	for _, metadata := range []*corev3.Metadata{lb.GetMetadata(), of.GetMetadata()} {
 		for _, m := range s.matches {
 			if hasAll(metadata.GetFilterMetadata()[socketFilter], m.GetMatch()) {

@@ -103,7 +103,7 @@ func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value
 		rule = translateIt
 	}
 	if rule.noted && (rule.allows == nil || rule.allows(fd, value)) {
-		w.notes = append(w.notes, Note{Path: path, Reason: rule.said()})
+		w.notes = append(w.notes, Note{Path: path, Reason: rule.notice()})
 	}
 	switch {
 	case rule.use == refused:

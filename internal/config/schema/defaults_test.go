@@ -117,7 +117,7 @@ func tellsNone(fd protoreflect.FieldDescriptor) bool {
 // as text.
 func TestWhatProtobufDoesNotTellFromNoneIsNoProblem(t *testing.T) {
 	for _, table := range []fieldTable{supported, dynamicFields, controlFields} {
-		eachField(t, supported.and(table), func(fd protoreflect.FieldDescriptor) {
+		eachField(t, supported.merge(table), func(fd protoreflect.FieldDescriptor) {
 			if fd.HasPresence() {
 				return
 			}

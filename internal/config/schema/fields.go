@@ -39,25 +39,25 @@ const connectionsMonitor = "envoy.resource_monitors.global_downstream_max_connec
 
 // Reasons and remedies that several fields share.
 const (
-	headerChange  = "XLB passes headers as they are; remove the field, or add the header in the application"
-	addsNoHeaders = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
-	plaintext     = "XLB balances plaintext HTTP/1.1; remove the field"
-	noRetry       = "use retry_policy"
-	noGRPCTimeout = "XLB does not read the header grpc-timeout; remove the field: timeout bounds requests of gRPC, too"
-	noHedge       = "XLB sends a request again only when the attempt before has ended; remove the field"
-	noFilterHooks = "XLB has no HTTP filter that uses it; remove the field"
-	noRateLimit   = "XLB does not limit rates; remove the field"
-	noTracing     = "XLB makes no trace spans; remove the field"
-	noAccessLog   = "XLB writes no access log; remove the field and read /metrics instead"
-	ownBuffer     = "XLB keeps up to 1 MiB of a body for retries; remove the field"
-	ownParser     = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
-	noDelta       = "write the configuration here"
-	onlyClusters  = "XLB runs no plugins that choose a cluster; use cluster, cluster_header or weighted_clusters"
-	onlyLoad      = "list the endpoints in lb_endpoints"
-	noRuntime     = "without a runtime, which is refused (layered_runtime), what is written here always applies"
-	nodeLabel     = "identifies the process to a control plane"
-	noField       = "remove the field"
-	labelOnly     = "read by nothing but filters and load balancers that are refused"
+	headerChange      = "XLB passes headers as they are; remove the field, or add the header in the application"
+	envoyHeaderChange = "XLB passes headers as they are; remove the field, or run with --envoy-headers, which serves all requests in user space"
+	plaintext         = "XLB balances plaintext HTTP/1.1; remove the field"
+	noRetry           = "use retry_policy"
+	noGRPCTimeout     = "XLB does not read the header grpc-timeout; remove the field: timeout bounds requests of gRPC, too"
+	noHedge           = "XLB sends a request again only when the attempt before has ended; remove the field"
+	noFilterHooks     = "XLB has no HTTP filter that uses it; remove the field"
+	noRateLimit       = "XLB does not limit rates; remove the field"
+	noTracing         = "XLB makes no trace spans; remove the field"
+	noAccessLog       = "XLB writes no access log; remove the field and read /metrics instead"
+	ownBuffer         = "XLB keeps up to 1 MiB of a body for retries; remove the field"
+	ownParser         = "XLB takes the limits of its own HTTP/1.1 parser; remove the field"
+	noDelta           = "write the configuration here"
+	onlyClusters      = "XLB runs no plugins that choose a cluster; use cluster, cluster_header or weighted_clusters"
+	onlyLoad          = "list the endpoints in lb_endpoints"
+	noRuntime         = "without a runtime, which is refused (layered_runtime), what is written here always applies"
+	nodeLabel         = "identifies the process to a control plane"
+	noField           = "remove the field"
+	labelOnly         = "read by nothing but filters and load balancers that are refused"
 )
 
 var slowStartFields = fields{
@@ -73,7 +73,7 @@ var refreshFields = fields{
 
 // supported is the whole of what a file may contain, by message type and
 // field. A field that is missing here is refused.
-var supported = basicFields.and(endpointTLSFields)
+var supported = basicFields.merge(endpointTLSFields)
 
 var basicFields = fieldTable{
 	"envoy.config.bootstrap.v3.Bootstrap": {
@@ -283,15 +283,15 @@ var basicFields = fieldTable{
 		"upgrade_configs": translateIt,
 
 		// XLB adds no header unless it is told to (EnvoyHeaders). Until then these may only say so.
-		"generate_request_id":                  unlessEnvoyHeaders(limit(addsNoHeaders, boolean(false))),
-		"preserve_external_request_id":         unlessEnvoyHeaders(limit(addsNoHeaders, boolean(true))),
-		"server_header_transformation":         unlessEnvoyHeaders(limit(addsNoHeaders, oneOf("PASS_THROUGH"))),
-		"skip_xff_append":                      unlessEnvoyHeaders(limit(addsNoHeaders, boolean(true))),
-		"use_remote_address":                   unlessEnvoyHeaders(limit(addsNoHeaders, boolean(false))),
-		"xff_num_trusted_hops":                 unlessEnvoyHeaders(refuse(addsNoHeaders)),
+		"generate_request_id":                  withEnvoyHeaders(limit(envoyHeaderChange, boolean(false))),
+		"preserve_external_request_id":         withEnvoyHeaders(limit(envoyHeaderChange, boolean(true))),
+		"server_header_transformation":         withEnvoyHeaders(limit(envoyHeaderChange, oneOf("PASS_THROUGH"))),
+		"skip_xff_append":                      withEnvoyHeaders(limit(envoyHeaderChange, boolean(true))),
+		"use_remote_address":                   withEnvoyHeaders(limit(envoyHeaderChange, boolean(false))),
+		"xff_num_trusted_hops":                 withEnvoyHeaders(refuse(envoyHeaderChange)),
 		"add_user_agent":                       limit(headerChange, boolean(false)),
-		"server_name":                          unlessEnvoyHeaders(refuse(addsNoHeaders)),
-		"via":                                  unlessEnvoyHeaders(refuse(addsNoHeaders)),
+		"server_name":                          withEnvoyHeaders(refuse(envoyHeaderChange)),
+		"via":                                  withEnvoyHeaders(refuse(envoyHeaderChange)),
 		"normalize_path":                       translateIt,
 		"stream_idle_timeout":                  translateIt,
 		"request_timeout":                      translateIt,
@@ -312,7 +312,7 @@ var basicFields = fieldTable{
 		"rds":                                  translateIt,
 		"scoped_routes":                        refuse("write the routes in route_config, or use rds"),
 		"local_reply_config":                   refuse("XLB's own answers cannot be changed; remove the field"),
-		"always_set_request_id_in_response":    unlessEnvoyHeaders(refuse(addsNoHeaders)),
+		"always_set_request_id_in_response":    withEnvoyHeaders(refuse(envoyHeaderChange)),
 		"max_request_headers_kb":               limit(ownParser, count(60)),
 		"delayed_close_timeout":                limit(noField, lasting(time.Second)),
 		"stream_error_on_invalid_http_message": limit(noField, boolean(false)),
@@ -336,7 +336,7 @@ var basicFields = fieldTable{
 	},
 	"envoy.extensions.filters.http.router.v3.Router": {
 		"dynamic_stats":                            ignore("switches counters of the router"),
-		"suppress_envoy_headers":                   unlessEnvoyHeaders(passOver("XLB adds no x-envoy headers unless it is told to")),
+		"suppress_envoy_headers":                   withEnvoyHeaders(passOver("XLB adds no x-envoy headers unless it is told to")),
 		"suppress_grpc_request_failure_code_stats": ignore("switches counters of the router"),
 		"upstream_log":                             refuse(noAccessLog),
 		"reject_connect_request_early_data":        limit(noField, boolean(false)),
@@ -450,7 +450,7 @@ var basicFields = fieldTable{
 		"request_headers_to_remove":      translateIt,
 		"response_headers_to_add":        translateIt,
 		"response_headers_to_remove":     translateIt,
-		"include_request_attempt_count":  unlessEnvoyHeaders(refuse(addsNoHeaders)),
+		"include_request_attempt_count":  withEnvoyHeaders(refuse(envoyHeaderChange)),
 		"retry_policy":                   translateIt,
 		"retry_policy_typed_config":      refuse(noRetry),
 		"hedge_policy":                   refuse(noHedge),

@@ -61,7 +61,7 @@ func fieldsPage(t *testing.T) string {
 	t.Helper()
 	var page strings.Builder
 	page.WriteString(fieldsIntroduction)
-	left := slices.Sorted(maps.Keys(supported.and(dynamicFields)))
+	left := slices.Sorted(maps.Keys(supported.merge(dynamicFields)))
 	for _, section := range fieldsSections {
 		fmt.Fprintf(&page, "\n## %s\n", section.title)
 		left = slices.DeleteFunc(left, func(name protoreflect.FullName) bool {
@@ -114,12 +114,12 @@ func fate(r rule) string {
 	switch r.use {
 	case translated:
 		if r.noted {
-			return "read; noted: " + r.said()
+			return "read; noted: " + r.notice()
 		}
 		return "read"
 	case limited:
 		if r.noted {
-			return "some values; noted: " + r.said() + ". Others: " + reason
+			return "some values; noted: " + r.notice() + ". Others: " + reason
 		}
 		return "some values: " + reason
 	case cosmetic:
@@ -128,7 +128,7 @@ func fate(r rule) string {
 			what = "passed over"
 		}
 		if r.noted {
-			return what + ", noted: " + r.said()
+			return what + ", noted: " + r.notice()
 		}
 		return what + ": " + reason
 	default:

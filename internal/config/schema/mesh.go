@@ -49,6 +49,6 @@ var meshFields = fieldTable{
 		"grpc_timeout_header_offset": ignoredTimeout,
 	},
 	"envoy.config.route.v3.VirtualHost": {
-		"include_request_attempt_count": unlessEnvoyHeaders(passOver("XLB adds no x-envoy-attempt-count unless --envoy-headers asks for it")),
+		"include_request_attempt_count": withEnvoyHeaders(passOver("XLB adds no x-envoy-attempt-count unless --envoy-headers asks for it")),
 	},
 }

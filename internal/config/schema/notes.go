@@ -20,8 +20,8 @@ func andNoted(r rule, why string) rule {
 	return r
 }
 
-// said is what somebody should hear.
-func (r rule) said() string {
+// notice is the text for operators.
+func (r rule) notice() string {
 	if r.note != "" {
 		return r.note
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 // dynamicFields are all that is particular to resources that are not in the bootstrap.
-var dynamicFields = resourceFields.and(speechFields).and(meshFields)
+var dynamicFields = resourceFields.merge(transportSocketFields).merge(meshFields)
 
-// speechFields are of clusters that are not in the bootstrap. What control planes send is taken although some endpoints cannot be served: the others
+// transportSocketFields are of clusters that are not in the bootstrap. What control planes send is taken although some endpoints cannot be served: the others
 // are, and requests that no endpoint is left for are answered with 503. A file that says so is refused.
-var speechFields = fieldTable{
+var transportSocketFields = fieldTable{
 	ClusterMessage: {
 		"filters":                  translateIt,
 		"transport_socket":         translateIt,
@@ -70,7 +70,7 @@ var resourceFields = fieldTable{
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": {
 		"access_log":             noted(unwrittenLog),
 		"http2_protocol_options": noted("clients speak HTTP/1.1 here: one that begins with HTTP/2 is refused"),
-		"use_remote_address": unlessEnvoyHeaders(rule{
+		"use_remote_address": withEnvoyHeaders(rule{
 			use: cosmetic, noted: true, differs: true, allows: boolean(true),
 			reason: "requests are passed on without X-Forwarded-For and what else Envoy adds; with --envoy-headers they have it, and are served in user space",
 		}),

@@ -34,18 +34,18 @@ const (
 type rule struct {
 	use use
 	// reason completes the message to the user when the field is refused; for
-	// a cosmetic field it says why it may be passed over.
+	// a cosmetic field it says why it may be ignored.
 	reason string
 	// allows decides over the value of a limited field.
 	allows func(protoreflect.FieldDescriptor, protoreflect.Value) bool
 	// first: of a list only the first element is looked at.
 	first bool
-	// noted: somebody hears that the field is passed over, by note, or else by reason.
+	// noted: operators are shown that the field is ignored, by note, or else by reason.
 	noted bool
 	note  string
 	// differs: the field changes what Envoy does, and XLB does what reason says.
 	differs bool
-	// envoyHeaders: with the option of that name the field is translated, whatever use says.
+	// envoyHeaders: with EnvoyHeaders the field is translated, whatever use says.
 	envoyHeaders bool
 }
 
@@ -65,8 +65,8 @@ func (t fieldTable) ruleOf(fd protoreflect.FieldDescriptor) rule {
 	return refuse(noField)
 }
 
-// and is the table with what another says beside it.
-func (t fieldTable) and(other fieldTable) fieldTable {
+// merge is the table with what another says beside it.
+func (t fieldTable) merge(other fieldTable) fieldTable {
 	out := fieldTable{}
 	for _, table := range []fieldTable{t, other} {
 		for message, list := range table {
@@ -103,8 +103,8 @@ func limit(remedy string, allows func(protoreflect.FieldDescriptor, protoreflect
 	return rule{use: limited, reason: "not supported: " + remedy, allows: allows}
 }
 
-// unlessEnvoyHeaders is for a field about headers that are added unasked.
-func unlessEnvoyHeaders(otherwise rule) rule {
+// withEnvoyHeaders is for a field about headers that are added unasked.
+func withEnvoyHeaders(otherwise rule) rule {
 	otherwise.envoyHeaders = true
 	return otherwise
 }

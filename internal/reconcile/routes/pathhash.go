@@ -62,7 +62,7 @@ func (r *Reconciler) addLengths(v *vhost, want []pathEntry) error {
 	if err := r.setLengths(v, lengths); err != nil {
 		return err
 	}
-	return r.WaitForReaders()
+	return r.SynchronizeRCU()
 }
 
 // dropLengths leaves the lengths of the keys that there are.

@@ -45,8 +45,8 @@ func (r *Reconciler) HasPending() bool {
 	return len(p.versions)+len(p.vhosts)+len(p.entries)+len(p.buckets) > 0 || p.hasReaders || len(r.interners.indexes.unused) > 0
 }
 
-// WaitForReaders waits for the programs that are running.
-func (r *Reconciler) WaitForReaders() error {
+// SynchronizeRCU waits for the programs that are running.
+func (r *Reconciler) SynchronizeRCU() error {
 	if err := r.wait(); err != nil {
 		return err
 	}

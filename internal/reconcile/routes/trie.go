@@ -152,7 +152,7 @@ func (w *trieWriter[E]) run(list []edit[E]) error {
 
 // wait returns when the programs that are running have ended.
 func (w *trieWriter[E]) wait() error {
-	if err := w.r.WaitForReaders(); err != nil {
+	if err := w.r.SynchronizeRCU(); err != nil {
 		return err
 	}
 	w.order.waited()

@@ -160,7 +160,7 @@ func (d *Draft) changeIndexes() error {
 	r := d.r
 	// The memory of deleted entries of a hash may be used again at once, while programs read it.
 	if r.pending.hasReaders {
-		if err := r.WaitForReaders(); err != nil {
+		if err := r.SynchronizeRCU(); err != nil {
 			return err
 		}
 	}
@@ -210,5 +210,5 @@ func (d *Draft) deleteValues() error {
 	if len(d.edits.deleted) == 0 || len(d.changes) == 0 {
 		return nil
 	}
-	return d.r.WaitForReaders()
+	return d.r.SynchronizeRCU()
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/xlb-project/xlb/internal/config/schema"
 )
 
-func TestWhatIsShownOfABootstrapHasNoSecrets(t *testing.T) {
+func TestDumpOfABootstrapHasNoSecrets(t *testing.T) {
 	b := dynamicBootstrap(t)
 	control := schema.ClusterNamed(b.message, schema.ControlCluster(b.message))
 	if control == nil {
 		t.Fatal("there is no cluster of a control plane")
 	}
-	shown, cluster := b.Shown("v1.20.3-4-gabcdef"), b.Control()
+	shown, cluster := b.Dump("v1.20.3-4-gabcdef"), b.Control()
 	build := shown.GetNode().GetUserAgentBuildVersion()
 	if v := build.GetVersion(); v.GetMajorNumber() != 1 || v.GetMinorNumber() != 20 || v.GetPatch() != 3 || shown.GetNode().GetUserAgentName() != userAgent {
 		t.Errorf("node: %v", shown.GetNode())

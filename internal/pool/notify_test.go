@@ -12,7 +12,7 @@ import (
 
 // A program takes an i-sock, and its endpoint closes before the program has filled the lease: until then the slot names the client of
 // the lease before, whose request may be under way by now on another i-sock.
-func TestNobodyIsToldOfALeaseThatNobodyHasGot(t *testing.T) {
+func TestNoClientIsNotifiedOfALeaseThatWasNotFilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	s := r.start(1)

@@ -57,7 +57,7 @@ func TestClientThatCannotBeToldIsResetWhenItIsAccepted(t *testing.T) {
 	r.awaitNotSlow(c)
 	r.awaitOpen(1)
 	other.exchange("nobody else's matter")
-	r.mustHaveNoUntold()
+	r.mustHaveNoPendingReset()
 }
 
 // A client that has gone meanwhile leaves nothing.
@@ -84,14 +84,14 @@ func TestClientThatCannotBeToldAndGoesIsForgotten(t *testing.T) {
 		}
 		return ""
 	})
-	r.mustHaveNoUntold()
+	r.mustHaveNoPendingReset()
 }
 
-func (r *rig) mustHaveNoUntold() {
+func (r *rig) mustHaveNoPendingReset() {
 	r.t.Helper()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if n := len(r.s.untold); n != 0 {
+	if n := len(r.s.pendingResets); n != 0 {
 		r.t.Errorf("clients that are to be reset: %d, want none", n)
 	}
 }

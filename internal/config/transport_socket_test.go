@@ -95,7 +95,7 @@ func TestTrafficFromAnAddressHasNoOriginalDestination(t *testing.T) {
 }
 
 // What Istio's filters count needs no filter; a listener with them is as one without.
-func TestFiltersThatDoNothingToRequestsArePassedOver(t *testing.T) {
+func TestFiltersThatDoNothingToRequestsAreIgnored(t *testing.T) {
 	const filters = `{name: istio.metadata_exchange, typed_config: {'@type': type.googleapis.com/udpa.type.v1.TypedStruct, type_url: type.googleapis.com/io.istio.http.peer_metadata.Config, value: {}}},
 {name: istio.metadata_exchange, typed_config: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, type_url: type.googleapis.com/io.istio.http.peer_metadata.Config, value: {}}},
 {name: envoy.filters.http.grpc_stats, typed_config: {'@type': type.googleapis.com/envoy.extensions.filters.http.grpc_stats.v3.FilterConfig, emit_filter_state: true}},
@@ -137,7 +137,7 @@ func resourcesOf(t *testing.T, server, file string, kind Kind) map[string]*anypb
 }
 
 // What istiod sends with mutual TLS as it comes, with one endpoint of two that has a sidecar.
-func TestMeshIsAssembledWithoutEndpointsWhoseSecretsNobodyHas(t *testing.T) {
+func TestMeshIsAssembledWithoutEndpointsWhoseSecretsAreAbsent(t *testing.T) {
 	const server = "istiod-1.31-mtls"
 	cfg, _ := dynamicBootstrap(t).Assemble(Resources{
 		Clusters: resourcesOf(t, server, "Cluster", Clusters), Assignments: resourcesOf(t, server, "ClusterLoadAssignment", Assignments),

@@ -22,7 +22,7 @@ import (
 func TestPipelinedRequestsWaitOnceForSenders(t *testing.T) {
 	t.Parallel()
 	var waits atomic.Int32
-	r := newRig(t, setup{settle: func() error { waits.Add(1); return nil }})
+	r := newRig(t, setup{waitForReaders: func() error { waits.Add(1); return nil }})
 	c := r.dial()
 	// Again, after the fast path has had the connection in between: the entry is another one.
 	for stay := int32(1); stay <= 3; stay++ {
@@ -46,7 +46,7 @@ func TestPipelinedRequestsWaitOnceForSenders(t *testing.T) {
 func TestRequestBehindASpillWaitsForSenders(t *testing.T) {
 	t.Parallel()
 	var waits atomic.Int32
-	r := newRig(t, setup{settle: func() error { waits.Add(1); return nil }})
+	r := newRig(t, setup{waitForReaders: func() error { waits.Add(1); return nil }})
 	c := r.dial()
 	r.decline(c, maps.SlowConn{Reason: uint32(maps.VerdictSpillFull), Slot: 1, Lease: 3, HasLease: 1})
 	r.setLease(1, 4)
@@ -69,7 +69,7 @@ type simulated struct {
 	*client
 	r *rig
 	// sent, owed and read count what goes over TCP: requests, answers, and those that have been read.
-	sent, owed, read uint32
+	sent, answered, read uint32
 	// unread: an answer of the fast path that has not been read.
 	unread bool
 	// lost: the last lease has been, and another endpoint is asked.
@@ -120,7 +120,7 @@ func (c *simulated) send(s *senders, loses bool) {
 	s.leaseEnds(c.address.String())
 	c.unread, c.lost = !loses, loses
 	if loses {
-		c.owed++
+		c.answered++
 		c.resending.Wait()
 		c.resending.Go(func() {
 			s.periods.Add(1)
@@ -132,7 +132,7 @@ func (c *simulated) send(s *senders, loses bool) {
 func (c *simulated) pass() {
 	c.client.send("x")
 	c.sent++
-	c.owed++
+	c.answered++
 }
 
 // resend has the lease that was lost answered by another endpoint: the pool has waited for its programs. What has come behind may be answered as
@@ -160,7 +160,7 @@ func (c *simulated) receive() {
 	c.t.Helper()
 	c.unread = false
 	must(c.t, c.SetReadDeadline(deadline()))
-	n, err := io.ReadFull(c, make([]byte, c.owed-c.read))
+	n, err := io.ReadFull(c, make([]byte, c.answered-c.read))
 	must(c.t, err)
 	c.read += uint32(n)
 }
@@ -172,7 +172,7 @@ func TestNoAnswerOvertakesTheSenderOfALease(t *testing.T) {
 	var overtaken atomic.Int32
 	r := newRig(t, setup{
 		// One for each call: a grace period that others wait for tells this client nothing of its own.
-		settle: func() error { s.periods.Add(1); return nil },
+		waitForReaders: func() error { s.periods.Add(1); return nil },
 		serve: func(ctx context.Context, conn net.Conn, session Session) Result {
 			if s.mayMove(session.Client.String()) {
 				overtaken.Add(1)

@@ -8,8 +8,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// kept is what has been made of one resource, and of what: where all of that is the same, the next configuration has it too.
-type kept struct {
+// cachedResource is what has been made of one resource, and of what: where all of that is the same, the next configuration has it too.
+type cachedResource struct {
 	// body is the resource; nil: it is part of the bootstrap.
 	body *anypb.Any
 	// uses are the resources that it refers to.
@@ -42,15 +42,15 @@ func (t *translator) lookUp(from source, kind Kind, name string) *anypb.Any {
 	}
 }
 
-// before returns what the configuration before had for the resource at that path, if that is still right.
-func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
-	k, known := t.from.kept[path]
+// cached returns what the configuration before had for the resource at that path, if that is still right.
+func (t *translator) cached(path string, body *anypb.Any) (cachedResource, bool) {
+	k, known := t.from.cache[path]
 	if !known || t.next == nil || k.body != body {
-		return kept{}, false
+		return cachedResource{}, false
 	}
 	for _, u := range k.uses {
 		if t.lookUp(u.from, u.kind, u.name) != u.body {
-			return kept{}, false
+			return cachedResource{}, false
 		}
 	}
 	for _, u := range k.uses {
@@ -58,13 +58,13 @@ func (t *translator) before(path string, body *anypb.Any) (kept, bool) {
 			t.asksFile(u.from.file, u.name)
 		}
 	}
-	t.nextKept[path] = k
+	t.nextCache[path] = k
 	return k, true
 }
 
 // clusterAt makes a cluster, or takes that of before. What is known only when all listeners are is made anew.
 func (t *translator) clusterAt(path, name string, body *anypb.Any, translate func() *model.Cluster) *model.Cluster {
-	if k, ok := t.before(path, body); ok {
+	if k, ok := t.cached(path, body); ok {
 		t.clusters[name] = true
 		t.AddCost(k.effort)
 		return k.cluster
@@ -74,28 +74,28 @@ func (t *translator) clusterAt(path, name string, body *anypb.Any, translate fun
 	t.NextResource()
 	c := translate()
 	if c != nil && t.next != nil && len(t.p.All()) == problems && c.Discovery != model.OriginalDst {
-		t.nextKept[path] = kept{body: body, uses: t.uses, cluster: c, effort: t.Cost() - cost}
+		t.nextCache[path] = cachedResource{body: body, uses: t.uses, cluster: c, effort: t.Cost() - cost}
 	}
 	return c
 }
 
 // listenerAt does so for a listener. Its routes depend on which clusters there are; and requests that are timed by them change it.
 func (t *translator) listenerAt(path string, body *anypb.Any, translate func() []*model.Listener) []*model.Listener {
-	if k, ok := t.before(path, body); ok && t.sameClusters && !t.timed {
+	if k, ok := t.cached(path, body); ok && t.sameClusters && !t.timed {
 		for _, l := range k.listeners {
 			t.telling[l] = k.tells
 		}
 		t.AddCost(k.effort)
 		return k.listeners
 	}
-	delete(t.nextKept, path)
+	delete(t.nextCache, path)
 	problems, cost := len(t.p.All()), t.Cost()
 	t.uses = nil
 	t.NextResource()
 	all := translate()
 	// One that is left alone is said to be so each time.
 	if len(all) > 0 && t.next != nil && len(t.p.All()) == problems && !t.timed {
-		t.nextKept[path] = kept{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.Cost() - cost}
+		t.nextCache[path] = cachedResource{body: body, uses: t.uses, listeners: all, tells: t.telling[all[0]], effort: t.Cost() - cost}
 	}
 	return all
 }

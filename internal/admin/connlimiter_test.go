@@ -187,14 +187,14 @@ func (alwaysAccepts) Accept() (net.Conn, error) {
 
 // A connection may run out of patience at the moment at which another begins to wait for that: the next one comes in nevertheless.
 func TestPatienceThatEndsWhileAnotherBeginsToWait(t *testing.T) {
-	r := newRoom(alwaysAccepts{}, 1)
+	r := newConnLimiter(alwaysAccepts{}, 1)
 	accepted := make(chan error, 1)
 	for i := range 4_000 {
 		r.mu.Lock()
 		clear(r.conns)
 		c, _ := net.Pipe()
 		// So the end of its patience is anywhere in the microseconds that follow.
-		r.conns[&guest{Conn: c, room: r, since: time.Now().Add(-sentTime + time.Duration(5*i)*time.Nanosecond)}] = struct{}{}
+		r.conns[&limitedConn{Conn: c, limiter: r, since: time.Now().Add(-sentTime + time.Duration(5*i)*time.Nanosecond)}] = struct{}{}
 		r.mu.Unlock()
 		go func() {
 			_, err := r.Accept()
@@ -238,33 +238,35 @@ func TestSlowReadersAreLeftAlone(t *testing.T) {
 func TestWhoIsClosedForAnother(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Now()
-	idle := func(age time.Duration) *guest { return &guest{since: now.Add(-age)} }
-	waits := func(age time.Duration) *guest { return &guest{serving: 1, since: now.Add(-age)} }
-	reads := func(age time.Duration) *guest { return &guest{serving: 1, sends: true, since: now.Add(-age)} }
-	leaves := func(age time.Duration, g *guest) *guest {
+	idle := func(age time.Duration) *limitedConn { return &limitedConn{since: now.Add(-age)} }
+	waits := func(age time.Duration) *limitedConn { return &limitedConn{serving: 1, since: now.Add(-age)} }
+	reads := func(age time.Duration) *limitedConn {
+		return &limitedConn{serving: 1, sends: true, since: now.Add(-age)}
+	}
+	leaves := func(age time.Duration, g *limitedConn) *limitedConn {
 		g.chosen = now.Add(-age)
 		return g
 	}
 	for name, c := range map[string]struct {
-		guests []*guest // the first is closed
-		wait   time.Duration
+		conns []*limitedConn // the first is closed
+		wait  time.Duration
 	}{
-		"idle before slow":              {[]*guest{idle(100 * ms), reads(300 * ms), waits(600 * ms)}, 0},
-		"slow before one that waits":    {[]*guest{reads(100 * ms), waits(200 * ms), idle(50 * ms)}, 0},
-		"the slowest":                   {[]*guest{reads(300 * ms), reads(200 * ms), reads(99 * ms)}, 0},
-		"whose time is up first":        {[]*guest{waits(450 * ms), reads(10 * ms), idle(20 * ms)}, 50 * ms},
-		"a request has half a second":   {[]*guest{waits(400 * ms)}, 100 * ms},
-		"an answer's part has a moment": {[]*guest{reads(40 * ms)}, 60 * ms},
-		"who gives way ends an answer":  {[]*guest{idle(30 * ms), leaves(900*ms, reads(10*ms))}, 70 * ms},
-		"but in time":                   {[]*guest{leaves(950*ms, reads(10*ms)), idle(30 * ms)}, 50 * ms},
+		"idle before slow":              {[]*limitedConn{idle(100 * ms), reads(300 * ms), waits(600 * ms)}, 0},
+		"slow before one that waits":    {[]*limitedConn{reads(100 * ms), waits(200 * ms), idle(50 * ms)}, 0},
+		"the slowest":                   {[]*limitedConn{reads(300 * ms), reads(200 * ms), reads(99 * ms)}, 0},
+		"whose time is up first":        {[]*limitedConn{waits(450 * ms), reads(10 * ms), idle(20 * ms)}, 50 * ms},
+		"a request has half a second":   {[]*limitedConn{waits(400 * ms)}, 100 * ms},
+		"an answer's part has a moment": {[]*limitedConn{reads(40 * ms)}, 60 * ms},
+		"who gives way ends an answer":  {[]*limitedConn{idle(30 * ms), leaves(900*ms, reads(10*ms))}, 70 * ms},
+		"but in time":                   {[]*limitedConn{leaves(950*ms, reads(10*ms)), idle(30 * ms)}, 50 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoom(nil, 1)
-			for _, g := range c.guests {
+			r := newConnLimiter(nil, 1)
+			for _, g := range c.conns {
 				r.conns[g] = struct{}{}
 			}
-			if g, wait := r.next(now); g != c.guests[0] || wait != c.wait {
-				t.Errorf("got %+v in %v, want %+v in %v", g, wait, c.guests[0], c.wait)
+			if g, wait := r.next(now); g != c.conns[0] || wait != c.wait {
+				t.Errorf("got %+v in %v, want %+v in %v", g, wait, c.conns[0], c.wait)
 			}
 		})
 	}
@@ -275,7 +277,7 @@ func TestPartsOfAnswersAreNoted(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	long := time.Now().Add(-time.Hour)
-	g := &guest{Conn: ours, room: newRoom(nil, 1), serving: 1, since: long}
+	g := &limitedConn{Conn: ours, limiter: newConnLimiter(nil, 1), serving: 1, since: long}
 	write := func(size int) {
 		t.Helper()
 		go func() { _, _ = io.CopyN(io.Discard, theirs, int64(size)) }()
