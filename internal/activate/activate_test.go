@@ -76,7 +76,7 @@ func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 
 func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
 	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
-	pick := func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }
+	pick := func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
 	if got := b.kernel.Chosen(t, pick); got != "2" {
 		t.Errorf("meanwhile: %s, want 2, which is of both", got)
@@ -92,7 +92,7 @@ func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
 	end := b.beginUse(generationtest.PortsOf(2, 3, 4))
 	chosen := make(chan string)
 	go func() {
-		chosen <- b.kernel.Chosen(t, func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) })
+		chosen <- b.kernel.Chosen(t, func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) })
 	}()
 	select {
 	case got := <-chosen:
@@ -115,7 +115,7 @@ func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 		}
 	}
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
-	if got := b.kernel.Chosen(t, func() (slowpath.Picked, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }); got != "2" {
+	if got := b.kernel.Chosen(t, func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }); got != "2" {
 		t.Errorf("meanwhile: %s, want 2", got)
 	}
 	end()

@@ -21,11 +21,11 @@ type build struct {
 	proxied map[string]bool
 	sources []*model.Cluster
 	// clusters has one for each source.
-	clusters []*keptCluster
+	clusters []*cachedCluster
 }
 
-// keptCluster is a compiled cluster and what it was made of beside its source.
-type keptCluster struct {
+// cachedCluster is a compiled cluster and what it was made of beside its source.
+type cachedCluster struct {
 	compiled *clusters.Cluster
 	notes    []note.Note
 	criteria []model.Metadata
@@ -80,13 +80,13 @@ func proxiedBy(listeners []*model.Listener) map[string]bool {
 
 // addClusters compiles those that the previous build does not have.
 func (b *build) addClusters(previous *build, changed *model.ClusterChange) {
-	b.clusters = make([]*keptCluster, 0, len(b.sources))
-	replaced := map[*model.Cluster]*keptCluster{}
+	b.clusters = make([]*cachedCluster, 0, len(b.sources))
+	replaced := map[*model.Cluster]*cachedCluster{}
 	for i, c := range changed.Removed {
 		replaced[c] = previous.clusters[changed.First+i]
 	}
 	for i, c := range b.sources {
-		var k *keptCluster
+		var k *cachedCluster
 		switch behind := i - changed.First - len(changed.Added); {
 		case i < changed.First:
 			k = previous.clusters[i]
@@ -100,7 +100,7 @@ func (b *build) addClusters(previous *build, changed *model.ClusterChange) {
 }
 
 // cluster compiles a cluster, unless the cached one is still right.
-func (b *build) cluster(c *model.Cluster, cached *keptCluster) *keptCluster {
+func (b *build) cluster(c *model.Cluster, cached *cachedCluster) *cachedCluster {
 	var criteria []model.Metadata
 	if c.Subsets != nil {
 		criteria = b.criteria.of(c.Name)
@@ -109,7 +109,7 @@ func (b *build) cluster(c *model.Cluster, cached *keptCluster) *keptCluster {
 		return cached
 	}
 	out, notes := clusters.Compile(c, criteria)
-	return &keptCluster{compiled: out, notes: notes, criteria: criteria}
+	return &cachedCluster{compiled: out, notes: notes, criteria: criteria}
 }
 
 // image lists the clusters, zone-aware if it is known where this node stands.

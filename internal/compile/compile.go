@@ -77,7 +77,7 @@ func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
 
 func compileListener(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
 	if l.TCP != nil {
-		return compilePlain(left, where, cfg, l)
+		return compileTCP(left, where, cfg, l)
 	}
 	t, notes := routes.Compile(left, where, l.Routes)
 	return t, append(notes, inspectionNotes(where, l)...)

@@ -14,7 +14,7 @@ func (im *Image) String() string {
 	var w strings.Builder
 	for i := range im.Listeners {
 		l := &im.Listeners[i]
-		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.place())
+		fmt.Fprintf(&w, "listener %q %s\n", l.Name, l.address())
 		for _, a := range l.Own {
 			fmt.Fprintf(&w, "  own %s\n", a)
 		}
@@ -30,6 +30,6 @@ func (im *Image) String() string {
 	return w.String()
 }
 
-func (l *Listener) place() string {
+func (l *Listener) address() string {
 	return (&model.Listener{Address: l.Address, Many: l.Many}).Destinations()
 }

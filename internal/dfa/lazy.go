@@ -34,14 +34,14 @@ type Lazy struct {
 // unknown is no state.
 const unknown = math.MaxUint16
 
-// Place is where a walk has come to. The zero Place is before the first byte. All Lazies of a pattern take the Places of one.
-type Place struct {
-	begun bool
+// Position is where a walk has come to. The zero Position is before the first byte. All Lazies of a pattern take the Positions of one.
+type Position struct {
+	started bool
 	subset
 }
 
-// IsDead says whether the pattern matches no input that comes by this place.
-func (p Place) IsDead() bool { return p.begun && len(p.at) == 0 }
+// IsDead says whether the pattern matches no input that comes by this position.
+func (p Position) IsDead() bool { return p.started && len(p.at) == 0 }
 
 // NewLazy returns the DFA of a pattern, without states. The error is a *syntax.Error, or a *LimitError for a pattern that is too large.
 func NewLazy(pattern string) (*Lazy, error) {
@@ -62,9 +62,9 @@ func (l *Lazy) forget() {
 	l.subsets, l.next = l.subsets[:0], l.next[:0]
 	clear(l.numberOf)
 	clear(l.followers)
-	l.kept, l.walked = 0, 0
+	l.memory, l.walked = 0, 0
 	l.work.left = math.MaxInt
-	l.state(l.follow(nil, other))
+	l.state(l.stateAt(nil, other))
 }
 
 // state takes what follow and number return. They have no error, since there is always room for a state, and for the steps of one.
@@ -75,24 +75,24 @@ func (l *Lazy) state(number uint16, _ error) uint16 {
 	return number
 }
 
-// enter returns the state at a place.
-func (l *Lazy) enter(p Place) uint16 {
-	if !p.begun {
-		return l.state(l.follow([]int32{l.start}, edge))
+// enter returns the state at a position.
+func (l *Lazy) enter(p Position) uint16 {
+	if !p.started {
+		return l.state(l.stateAt([]int32{l.start}, edge))
 	}
 	return l.state(l.number(p.at, p.before))
 }
 
-// place returns where a state is.
-func (l *Lazy) place(state uint16) Place {
+// position returns where a state is.
+func (l *Lazy) position(state uint16) Position {
 	s := l.subsets[state]
 	s.at = slices.Clone(s.at)
-	return Place{true, s}
+	return Position{true, s}
 }
 
-// Walk goes on from a place, until the text ends or so many steps are done, and one byte at least. A byte takes one step where its state is known, and more
-// where it has to be made. It returns the place behind, the rest of the text, and the steps. If states do not pay, ok is false, and the place of no use.
-func (l *Lazy) Walk(from Place, text string, steps int) (to Place, rest string, done int, ok bool) {
+// Walk goes on from a position, until the text ends or so many steps are done, and one byte at least. A byte takes one step where its state is known, and more
+// where it has to be made. It returns the position behind, the rest of the text, and the steps. If states do not pay, ok is false, and the position of no use.
+func (l *Lazy) Walk(from Position, text string, steps int) (to Position, rest string, done int, ok bool) {
 	l.work.left = math.MaxInt
 	state := l.enter(from)
 	row := len(l.bytes.first)
@@ -104,13 +104,13 @@ func (l *Lazy) Walk(from Place, text string, steps int) (to Place, rest string, 
 			state = next
 			continue
 		}
-		if done = i + l.spent(); done >= steps && i > 0 {
+		if done = i + l.steps(); done >= steps && i > 0 {
 			break
 		}
 		if l.isFull() {
 			if l.walked+i < perState*len(l.subsets) {
 				l.forget()
-				return Place{}, "", done, false
+				return Position{}, "", done, false
 			}
 			state = l.renew(state)
 			l.walked = -i
@@ -121,16 +121,16 @@ func (l *Lazy) Walk(from Place, text string, steps int) (to Place, rest string, 
 	if state == Dead {
 		i = len(text)
 	}
-	return l.place(state), text[i:], i + l.spent(), true
+	return l.position(state), text[i:], i + l.steps(), true
 }
 
-func (l *Lazy) spent() int { return math.MaxInt - l.work.left }
+func (l *Lazy) steps() int { return math.MaxInt - l.work.left }
 
 func (l *Lazy) isFull() bool { return l.size() > lazyBytes || len(l.subsets) >= unknown-1 }
 
 // renew forgets all states but one, and returns its new number.
 func (l *Lazy) renew(state uint16) uint16 {
-	at, left := l.place(state), l.work.left
+	at, left := l.position(state), l.work.left
 	l.forget()
 	l.work.left = left
 	return l.enter(at)
@@ -141,14 +141,14 @@ func (l *Lazy) make(state uint16, class uint8) uint16 {
 	first := l.bytes.first[class]
 	after := kindOf(first, l.looks)
 	l.targets = l.step(l.targets[:0], l.resolve(l.subsets[state], after), first)
-	next := l.state(l.follow(l.targets, after))
+	next := l.state(l.stateAt(l.targets, after))
 	l.next[int(state)*len(l.bytes.first)+int(class)] = next
 	l.work.left -= missing
 	return next
 }
 
-// Accepts says whether the pattern matches an input that ends at a place.
-func (l *Lazy) Accepts(p Place) bool { return l.matches(l.resolve(l.subsets[l.enter(p)], edge)) }
+// Accepts says whether the pattern matches an input that ends at a position.
+func (l *Lazy) Accepts(p Position) bool { return l.matches(l.resolve(l.subsets[l.enter(p)], edge)) }
 
 // size is that of the states and of what finds them, in bytes.
-func (l *Lazy) size() int { return l.kept + 2*len(l.next) }
+func (l *Lazy) size() int { return l.memory + 2*len(l.next) }

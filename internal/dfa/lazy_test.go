@@ -19,7 +19,7 @@ func walkLazily(t *testing.T, r *rand.Rand, pattern, input string) bool {
 			t.Fatalf("pattern %q: %v", pattern, err)
 		}
 	}
-	var at Place
+	var at Position
 	for rest := input; rest != ""; {
 		at, rest, _, _ = lazies[r.IntN(2)].Walk(at, rest, 1+r.IntN(200))
 	}
@@ -73,7 +73,7 @@ func TestALazyForgetsItsStates(t *testing.T) {
 		text.WriteString(strings.Repeat(string(part), 30))
 	}
 	input := text.String()
-	at, losses, states := Place{}, 0, 0
+	at, losses, states := Position{}, 0, 0
 	for rest := input; rest != ""; {
 		var ok bool
 		if at, rest, _, ok = l.Walk(at, rest, 5000); !ok {
@@ -100,7 +100,7 @@ func TestALazyForgetsItsStates(t *testing.T) {
 	for i := range random {
 		random[i] = "abcd"[r.IntN(4)]
 	}
-	at = Place{}
+	at = Position{}
 	for rest, ok := string(random), true; ok; {
 		if at, rest, _, ok = l.Walk(at, rest, 5000); rest == "" && ok {
 			t.Fatal("states are said to pay where each byte needs one")
@@ -119,7 +119,7 @@ func TestAWalkEndsAfterItsSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	input, parts := strings.Repeat("abcd", 1000), 0
-	var at Place
+	var at Position
 	for rest := input; rest != ""; parts++ {
 		var done int
 		at, rest, done, _ = l.Walk(at, rest, 10_000)
@@ -149,7 +149,7 @@ func BenchmarkLazy(b *testing.B) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			b.SetBytes(int64(len(random)))
 			for b.Loop() {
-				var at Place
+				var at Position
 				for rest := string(random); rest != ""; {
 					at, rest, _, _ = l.Walk(at, rest, 1<<15)
 				}

@@ -25,12 +25,12 @@ type Memo struct {
 
 // single is what came of one pattern.
 type single struct {
-	set   *Set
-	err   error
-	roams bool
+	set          *Set
+	err          error
+	isUnanchored bool
 	// mark is a number that patterns have at random.
 	mark  uint64
-	spent int
+	steps int
 }
 
 // jointKey is a union of two sets that is to have at most so many bytes.
@@ -43,7 +43,7 @@ type jointKey struct {
 type joint struct {
 	set   *Set
 	err   error
-	spent int
+	steps int
 }
 
 // NewMemo returns an empty memo.
@@ -76,16 +76,16 @@ func (s *Set) footprint() int {
 // single returns what comes of a pattern. It takes as many steps if the memo has it, and is only looked for there if they were enough.
 func (w *work) single(pattern string) *single {
 	granted := max(min(w.limits.PatternSteps, w.compiling.left), 0)
-	if s, known := w.memo.singles.Get(pattern); known && (granted == w.limits.PatternSteps || s.spent <= granted) {
-		w.compiling.spend(s.spent)
+	if s, known := w.memo.singles.Get(pattern); known && (granted == w.limits.PatternSteps || s.steps <= granted) {
+		w.compiling.spend(s.steps)
 		return s
 	}
 	s := &single{mark: markOf(pattern)}
 	left := w.compiling.left
 	s.set, s.err = w.minimal(pattern, granted)
-	s.spent = left - w.compiling.left
+	s.steps = left - w.compiling.left
 	if s.err == nil {
-		s.roams = s.set.roams()
+		s.isUnanchored = s.set.isUnanchored()
 	}
 	if granted == w.limits.PatternSteps {
 		w.memo.singles.Put(pattern, s, s.set.footprint()+len(pattern))
@@ -102,8 +102,8 @@ func markOf(pattern string) uint64 {
 // join returns the union of two sets within the limits, of at most so many bytes. It takes as many steps if the memo has it.
 func (w *work) join(a, b *Set, maxBytes int) (*Set, error) {
 	key := jointKey{a, b, maxBytes}
-	if j, known := w.memo.joints.Get(key); known && j.spent <= w.joining.left {
-		w.joining.spend(j.spent)
+	if j, known := w.memo.joints.Get(key); known && j.steps <= w.joining.left {
+		w.joining.spend(j.steps)
 		return j.set, j.err
 	}
 	limits, left := w.limits, w.joining.left

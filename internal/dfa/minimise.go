@@ -6,7 +6,7 @@ package dfa
 // of their block, so that a block is divided without a search.
 type blocks struct {
 	order  []uint16 // the states, block by block
-	place  []int    // of each state in order
+	index  []int    // of each state in order
 	of     []int    // the block of each state
 	begin  []int    // of each block in order
 	end    []int
@@ -16,14 +16,14 @@ type blocks struct {
 func newBlocks(states int) *blocks {
 	p := &blocks{
 		order:  make([]uint16, states),
-		place:  make([]int, states),
+		index:  make([]int, states),
 		of:     make([]int, states),
 		begin:  []int{0},
 		end:    []int{states},
 		marked: []int{0},
 	}
 	for s := range states {
-		p.order[s], p.place[s] = uint16(s), s
+		p.order[s], p.index[s] = uint16(s), s
 	}
 	return p
 }
@@ -34,12 +34,12 @@ func (p *blocks) states(block int) []uint16 { return p.order[p.begin[block]:p.en
 func (p *blocks) mark(state uint16) bool {
 	block := p.of[state]
 	front := p.begin[block] + p.marked[block]
-	if p.place[state] < front {
+	if p.index[state] < front {
 		return false
 	}
 	swapped := p.order[front]
-	p.order[front], p.order[p.place[state]] = state, swapped
-	p.place[swapped], p.place[state] = p.place[state], front
+	p.order[front], p.order[p.index[state]] = state, swapped
+	p.index[swapped], p.index[state] = p.index[state], front
 	p.marked[block]++
 	return p.marked[block] == 1
 }

@@ -33,7 +33,7 @@ func (c *Compiler) Partition(patterns []string) ([]*Set, []*PatternError) {
 		switch {
 		case refused != nil:
 			p.refused = append(p.refused, refused)
-		case l.roams:
+		case l.isUnanchored:
 			roaming = append(roaming, l)
 		default:
 			adding = append(adding, l)
@@ -63,7 +63,7 @@ func (p *packer) divide(leaves []leaf) {
 		return
 	}
 	whole := branch{leaves: leaves, maxBytes: p.limits.SetBytes}
-	fitting := p.fitting(&whole, nil)
+	fitting := p.largestFitting(&whole, nil)
 	if len(fitting) > p.limits.Sets || p.exhausted() != nil {
 		p.pack(&whole)
 		return
@@ -74,8 +74,8 @@ func (p *packer) divide(leaves []leaf) {
 	}
 }
 
-// fitting appends the largest branches of b that fit into a set, until there are more than sets.
-func (p *packer) fitting(b *branch, found []*branch) []*branch {
+// largestFitting appends the largest branches of b that fit into a set, until there are more than sets.
+func (p *packer) largestFitting(b *branch, found []*branch) []*branch {
 	if len(found) > p.limits.Sets || p.exhausted() != nil {
 		return found
 	}
@@ -83,7 +83,7 @@ func (p *packer) fitting(b *branch, found []*branch) []*branch {
 		return append(found, b)
 	}
 	left, right := b.halves()
-	return p.fitting(right, p.fitting(left, found))
+	return p.largestFitting(right, p.largestFitting(left, found))
 }
 
 // fill packs leaves.

@@ -173,7 +173,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestRoams(t *testing.T) {
+func TestIsUnanchored(t *testing.T) {
 	tests := []struct {
 		pattern string
 		want    bool
@@ -192,7 +192,7 @@ func TestRoams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.roams(); got != tt.want {
+		if got := set.isUnanchored(); got != tt.want {
 			t.Errorf("%q: roams %v, want %v", tt.pattern, got, tt.want)
 		}
 	}

@@ -24,7 +24,7 @@ type construction struct {
 	subsets   []subset
 	numberOf  map[string]uint16 // of subsets, by their key
 	followers map[string]uint16 // the same by what number was asked for, to close each but once
-	kept      int               // bytes of subsets, numbers and followers
+	memory    int               // bytes of subsets, numbers and followers
 	key       []byte
 	visited   []int // by instruction: the last closure that came by
 	closures  int
@@ -52,10 +52,10 @@ func determinise(n *nfa, maxStates int) (*Set, error) {
 		ClassCount: len(c.bytes.first),
 		Lists:      [][]uint32{nil, {0}},
 	}
-	if _, err := c.follow(nil, other); err != nil { // Dead
+	if _, err := c.stateAt(nil, other); err != nil { // Dead
 		return nil, err
 	}
-	start, err := c.follow([]int32{n.start}, edge)
+	start, err := c.stateAt([]int32{n.start}, edge)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *construction) expand(set *Set, from subset) (uint16, error) {
 	for _, b := range c.bytes.first {
 		after := kindOf(b, c.looks)
 		targets = c.step(targets[:0], resolve(after), b)
-		next, err := c.follow(targets, after)
+		next, err := c.stateAt(targets, after)
 		if err != nil {
 			return 0, err
 		}
@@ -125,8 +125,8 @@ func (c *construction) step(targets, at []int32, b byte) []int32 {
 	return targets
 }
 
-// follow returns the number of the state that is at these instructions, and at what they fork to.
-func (c *construction) follow(at []int32, before kind) (uint16, error) {
+// stateAt returns the number of the state that is at these instructions, and at what they fork to.
+func (c *construction) stateAt(at []int32, before kind) (uint16, error) {
 	if !c.work.spend(1 + len(at)) {
 		return 0, errWork
 	}
@@ -135,7 +135,7 @@ func (c *construction) follow(at []int32, before kind) (uint16, error) {
 		return known, nil
 	}
 	asked := string(c.key)
-	c.kept += entryBytes + len(asked)
+	c.memory += entryBytes + len(asked)
 	number, err := c.number(c.close(at, nil), before)
 	c.followers[asked] = number
 	return number, err
@@ -156,7 +156,7 @@ func (c *construction) number(at []int32, before kind) (uint16, error) {
 		return 0, errStates
 	}
 	fresh := uint16(len(c.subsets))
-	c.kept += entryBytes + 2*len(c.key)
+	c.memory += entryBytes + 2*len(c.key)
 	c.numberOf[string(c.key)] = fresh
 	c.subsets = append(c.subsets, subset{slices.Clone(at), before, hasLooks})
 	return fresh, nil

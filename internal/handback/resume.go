@@ -106,7 +106,7 @@ func (h *Handback) resume(draw uint64, request *slowpath.ResumedRequest) func(co
 // endedAttempt is the endpoint of an attempt that the pool has ended: all has been said of it.
 type endedAttempt struct{ selection.Chosen }
 
-// Done implements slowpath.Picked.
+// Done implements slowpath.ChosenEndpoint.
 func (endedAttempt) Done(slowpath.Outcome) {}
 
 // pendingAttempt is the endpoint of an attempt about which the slow path decides. Its lease counts it as busy.
@@ -118,7 +118,7 @@ type pendingAttempt struct {
 	answered bool
 }
 
-// Done implements slowpath.Picked. The connection has ended before.
+// Done implements slowpath.ChosenEndpoint. The connection has ended before.
 func (d *pendingAttempt) Done(o slowpath.Outcome) {
 	d.h.cfg.Health.Attempted(d.Index(), o)
 	if o.Withheld && d.answered {

@@ -31,7 +31,7 @@ func (mgr *Manager) Done(index uint32, o slowpath.Outcome) {
 		return
 	}
 	m.slow.Add(1)
-	if o.Plain {
+	if o.TCP {
 		o.Status = statusOfConnection
 	}
 	if !o.ConnectFailed {

@@ -220,7 +220,7 @@ type chosen struct{ address netip.AddrPort }
 func (c chosen) Address() netip.AddrPort { return c.address }
 func (chosen) Done(slowpath.Outcome)     {}
 
-func (c chosen) Pick(_ string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (c chosen) Pick(_ string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	return c, !skip(c.address)
 }
 

@@ -66,7 +66,7 @@ func (s *shelf) matches(re *matcher.Regex, value string, at *pace) bool {
 
 // walk does it with an automaton; ok is false where there is none, or where it does not pay.
 func (s *shelf) walk(re *matcher.Regex, value string, at *pace) (accepts, ok bool) {
-	var place dfa.Place
+	var position dfa.Position
 	for {
 		lazy := s.take(re)
 		if lazy == nil {
@@ -79,13 +79,13 @@ func (s *shelf) walk(re *matcher.Regex, value string, at *pace) (accepts, ok boo
 			}
 		}
 		part := value[:min(len(value), stretch)]
-		next, rest, steps, pays := lazy.Walk(place, part, stretch)
+		next, rest, steps, pays := lazy.Walk(position, part, stretch)
 		if !pays {
 			return false, false
 		}
-		place, value = next, value[len(part)-len(rest):]
-		ended := value == "" || place.IsDead()
-		accepts = ended && lazy.Accepts(place)
+		position, value = next, value[len(part)-len(rest):]
+		ended := value == "" || position.IsDead()
+		accepts = ended && lazy.Accepts(position)
 		s.put(re, lazy)
 		if !at.goOn(steps) || ended {
 			return accepts, true

@@ -393,7 +393,7 @@ func (g *rig) undisturbed(when string, p running, requests []*matcher.Request, n
 	}
 }
 
-func TestRunningProgramsReadTheirVersionUntilSettle(t *testing.T) {
+func TestRunningProgramsReadTheirVersionUntilReclaim(t *testing.T) {
 	anew := kind{name: "anew", begin: world.config, change: func(w world, _ *model.Config) *model.Config { return w.config() }}
 	for _, k := range append([]kind{anew}, kinds...) {
 		t.Run(k.name, func(t *testing.T) { k.runWhileItChanges(t, randomWorld(t)) })

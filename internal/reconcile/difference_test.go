@@ -62,7 +62,7 @@ type seen struct {
 	clusters  []ClusterEntry
 }
 
-func (s *seen) follow(r *Reconciler) {
+func (s *seen) apply(r *Reconciler) {
 	changes := r.Changed()
 	for _, index := range changes.Released {
 		delete(s.endpoints, index)
@@ -103,17 +103,17 @@ func TestChangesOneByOneComeToWhatAFreshStartComesTo(t *testing.T) {
 			im, _ := compiler.Compile(cfg)
 			// Numbers that are waited for may run out.
 			waited := settled
-			same := g.r.inForce != nil && g.r.inForce.SameListeners(im)
+			same := g.r.applied != nil && g.r.applied.SameListeners(im)
 			if err := g.r.Switch(im); err != nil {
 				t.Fatal(err)
 			}
 			if same && settled == waited {
 				alone++
 			}
-			known.follow(g.r)
+			known.apply(g.r)
 			known.check(t, g.r)
 			w.release(g)
-			known.follow(g.r)
+			known.apply(g.r)
 			known.check(t, g.r)
 			if err := g.r.Reclaim(); err != nil {
 				t.Fatal(err)

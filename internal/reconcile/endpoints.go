@@ -38,7 +38,7 @@ func (r *Reconciler) withRoom(f func() error) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err = f(); err != nil {
-			r.inForce = nil // the next Apply looks at all clusters
+			r.applied = nil // the next Apply looks at all clusters
 		}
 		return err, r.clusters.HasPending()
 	}

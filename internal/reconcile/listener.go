@@ -22,8 +22,8 @@ type listener struct {
 	key    maps.ListenerKey
 	// live is the version that the listener points to, nil when it has gone.
 	live *routes.Version
-	// shown is what new connections find, by the addresses that make them the listener's: its number, or 0 where they are left alone.
-	shown map[maps.ListenerKey]uint32
+	// published is what new connections find, by the addresses that make them the listener's: its number, or 0 where they are left alone.
+	published map[maps.ListenerKey]uint32
 }
 
 // linkListeners writes all that is new and then switches to it, so that
@@ -97,13 +97,13 @@ func (r *Reconciler) link(l *compile.Listener, d *routes.Draft) error {
 // show makes new connections to these addresses find a number.
 func (r *Reconciler) show(l *listener, keys []maps.ListenerKey, number uint32) error {
 	for _, key := range keys {
-		if found, ok := l.shown[key]; ok && found == number {
+		if found, ok := l.published[key]; ok && found == number {
 			continue
 		}
 		if err := writes.Put(&r.stats.VIPs, r.cfg.VIPs, key, number); err != nil {
 			return err
 		}
-		l.shown[key] = number
+		l.published[key] = number
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 	key := l.Key()
 	known := r.listeners[key]
 	if known == nil {
-		known = &listener{key: key, shown: map[maps.ListenerKey]uint32{}}
+		known = &listener{key: key, published: map[maps.ListenerKey]uint32{}}
 	}
 	if known.number == 0 && !l.PassesBy {
 		s, err := r.indices.listeners.Take(1)
@@ -162,7 +162,7 @@ func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 
 // passBy ends the interception of connections to all addresses of a listener but these.
 func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
-	for key, shown := range l.shown {
+	for key, shown := range l.published {
 		if slices.Contains(but, key) {
 			continue
 		}
@@ -176,7 +176,7 @@ func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
 				return err
 			}
 		}
-		delete(l.shown, key)
+		delete(l.published, key)
 	}
 	return nil
 }

@@ -32,8 +32,8 @@ type Reconciler struct {
 	indices   indexAllocators
 	routes    *routes.Reconciler
 	clusters  *clusters.Reconciler
-	// inForce is the image that was applied last; nil: it failed, and there may be anything of it. What is the same in the next is left alone.
-	inForce *compile.Image
+	// applied is the image that was applied last; nil: it failed, and there may be anything of it. What is the same in the next is left alone.
+	applied *compile.Image
 	// stats of the Apply that is under way.
 	stats Stats
 	// written is the sum of those that have come to their end.
@@ -116,22 +116,22 @@ func (r *Reconciler) Switch(im *compile.Image) error {
 func (r *Reconciler) switchClusters(im *compile.Image) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inForce == nil || !r.inForce.SameListeners(im) {
+	if r.applied == nil || !r.applied.SameListeners(im) {
 		return false
 	}
-	d := clusters.DifferenceOf(r.inForce.Clusters, im.Clusters)
+	d := clusters.DifferenceOf(r.applied.Clusters, im.Clusters)
 	if len(d.Removed) > 0 {
 		return false // a route may name it
 	}
 	if r.clusters.CheckCapacity(d.Changed) != nil {
 		return false
 	}
-	r.stats, r.inForce = Stats{}, nil
+	r.stats, r.applied = Stats{}, nil
 	if r.clusters.Apply(d.Changed) != nil {
 		return false
 	}
 	r.clusters.UnlinkLeft(&d)
-	r.inForce = im
+	r.applied = im
 	r.logActive(im)
 	return true
 }
@@ -153,14 +153,14 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := checkClusters(im); err != nil {
 		return err
 	}
-	d, inForce := r.clustersSince(im), r.inForce
-	r.inForce = nil
+	d, inForce := r.clustersSince(im), r.applied
+	r.applied = nil
 	// What an earlier failure, or a released endpoint, has left.
 	if err := r.sweep(); err != nil {
 		return err
 	}
 	if err := r.clusters.CheckCapacity(d.Changed); err != nil {
-		r.inForce = inForce // nothing has been written
+		r.applied = inForce // nothing has been written
 		return err
 	}
 	if err := r.clusters.Apply(d.Changed); err != nil {
@@ -173,14 +173,14 @@ func (r *Reconciler) apply(im *compile.Image) error {
 		return err
 	}
 	r.clusters.UnlinkLeft(&d)
-	r.inForce = im
+	r.applied = im
 	return nil
 }
 
 // clustersSince compares an image's clusters with the ones in force.
 func (r *Reconciler) clustersSince(im *compile.Image) clusters.Difference {
-	if r.inForce == nil {
+	if r.applied == nil {
 		return clusters.All(im.Clusters)
 	}
-	return clusters.DifferenceOf(r.inForce.Clusters, im.Clusters)
+	return clusters.DifferenceOf(r.applied.Clusters, im.Clusters)
 }

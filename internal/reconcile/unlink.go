@@ -10,7 +10,7 @@ func (r *Reconciler) Unlink(keepAddresses bool) error {
 	defer r.applying.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inForce = nil
+	r.applied = nil
 	if keepAddresses {
 		return r.dropTables()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
-// Chosen is an endpoint that has been chosen for a request. It implements slowpath.Picked.
+// Chosen is an endpoint that has been chosen for a request. It implements slowpath.ChosenEndpoint.
 type Chosen struct {
 	s       *Selector
 	index   uint32
@@ -48,10 +48,10 @@ func (c Chosen) Inner() bool { return c.inner }
 // Security implements slowpath.Secured.
 func (c Chosen) Security() (*model.UpstreamTLS, string) { return c.tls, c.hostname }
 
-// Address implements slowpath.Picked.
+// Address implements slowpath.ChosenEndpoint.
 func (c Chosen) Address() netip.AddrPort { return c.address }
 
-// Done implements slowpath.Picked.
+// Done implements slowpath.ChosenEndpoint.
 func (c Chosen) Done(o slowpath.Outcome) {
 	cfg := &c.s.cfg
 	if o.Status != 0 && !cfg.Picker.Serving(c.index) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
-func (s *Selector) Named(cluster, address string) (slowpath.Picked, model.HealthStatus, bool) {
+func (s *Selector) Named(cluster, address string) (slowpath.ChosenEndpoint, model.HealthStatus, bool) {
 	index, ok := s.cfg.Generation().IndexOf(cluster, address)
 	if !ok {
 		return nil, 0, false

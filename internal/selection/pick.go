@@ -12,13 +12,13 @@ import (
 )
 
 // Pick implements slowpath.Balancer.
-func (s *Selector) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
-	return s.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
+func (s *Selector) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+	return s.choose(func(g *generation.Generation) (slowpath.ChosenEndpoint, bool) {
 		return s.pick(g, cluster, criteria, hash, skip)
 	})
 }
 
-func (s *Selector) pick(g *generation.Generation, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (s *Selector) pick(g *generation.Generation, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	c := g.ClusterEntry(cluster)
 	if c == nil {
 		return nil, false
@@ -41,7 +41,7 @@ func (s *Selector) pick(g *generation.Generation, cluster string, criteria model
 
 // strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
 // endpoint in service that the criteria select in the configuration in force.
-func (s *Selector) strayed(g *generation.Generation, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.Picked, bool) {
+func (s *Selector) strayed(g *generation.Generation, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.ChosenEndpoint, bool) {
 	labels := make([]model.Labels, len(c.Endpoints))
 	for i := range c.Endpoints {
 		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)

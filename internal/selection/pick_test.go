@@ -49,7 +49,7 @@ func (b *balancing) use(cfg *model.Config) {
 	b.now.Store(b.kernel.Next(b.t, b.now.Load(), cfg))
 }
 
-func (b *balancing) chosen(pick func() (slowpath.Picked, bool)) string {
+func (b *balancing) chosen(pick func() (slowpath.ChosenEndpoint, bool)) string {
 	b.t.Helper()
 	return b.kernel.Chosen(b.t, pick)
 }
@@ -61,7 +61,7 @@ func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
 	b := newBalancing(t, generationtest.WithRoutes(cluster, generationtest.Stage("prod"), generationtest.Stage("canary")))
 	of := func(criteria model.Metadata, skip func(netip.AddrPort) bool) string {
 		t.Helper()
-		return b.chosen(func() (slowpath.Picked, bool) { return b.Pick("web", criteria, 0, skip) })
+		return b.chosen(func() (slowpath.ChosenEndpoint, bool) { return b.Pick("web", criteria, 0, skip) })
 	}
 	require := func(what, got, want string) {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tried(b.Retrying("web", tt.criteria, tt.frequency), tt.tried...)
 			skip := func(a netip.AddrPort) bool { return a.Port() == tt.skip }
-			if got := b.chosen(func() (slowpath.Picked, bool) { return r.Pick(skip) }); got != tt.want {
+			if got := b.chosen(func() (slowpath.ChosenEndpoint, bool) { return r.Pick(skip) }); got != tt.want {
 				t.Errorf("retries go to %s, want %s", got, tt.want)
 			}
 		})

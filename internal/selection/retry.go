@@ -30,7 +30,7 @@ func (s *Selector) Retrying(cluster string, criteria model.Metadata, frequency u
 }
 
 // Tried implements slowpath.RetryBalancer. Where every priority that can take anything has been tried all begins anew.
-func (r *retryPicker) Tried(e slowpath.Picked) {
+func (r *retryPicker) Tried(e slowpath.ChosenEndpoint) {
 	p, ok := e.(interface{ Index() uint32 })
 	if !ok {
 		return
@@ -53,14 +53,14 @@ func (r *retryPicker) Tried(e slowpath.Picked) {
 }
 
 // Pick implements slowpath.RetryBalancer.
-func (r *retryPicker) Pick(skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (r *retryPicker) Pick(skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	if r.excluded == nil {
 		return nil, false
 	}
-	return r.s.choose(func(g *generation.Generation) (slowpath.Picked, bool) { return r.pick(g, skip) })
+	return r.s.choose(func(g *generation.Generation) (slowpath.ChosenEndpoint, bool) { return r.pick(g, skip) })
 }
 
-func (r *retryPicker) pick(g *generation.Generation, skip func(netip.AddrPort) bool) (slowpath.Picked, bool) {
+func (r *retryPicker) pick(g *generation.Generation, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	root, endpoints, ok := r.s.cfg.RetryRoot(r.cluster, r.criteria, r.excluded)
 	if !ok {
 		return nil, false

@@ -42,7 +42,7 @@ func New(cfg Config) *Selector { return &Selector{cfg} }
 // choose has an endpoint chosen. It waits for a configuration that is being put in force only where it has found no endpoint: they may be that one's,
 // and a subset that it does not have may be empty already.
 // When the generation has been replaced meanwhile it chooses again: an index of it may be another's by then, but not one that has a request.
-func (s *Selector) choose(from func(g *generation.Generation) (slowpath.Picked, bool)) (slowpath.Picked, bool) {
+func (s *Selector) choose(from func(g *generation.Generation) (slowpath.ChosenEndpoint, bool)) (slowpath.ChosenEndpoint, bool) {
 	for {
 		now := s.cfg.Generation()
 		e, ok := from(now)

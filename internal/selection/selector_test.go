@@ -17,7 +17,7 @@ func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *test
 	looks, chosen := make(chan bool, 2), make(chan bool)
 	b.switching.Lock()
 	go func() {
-		_, ok := b.choose(func(g *generation.Generation) (slowpath.Picked, bool) {
+		_, ok := b.choose(func(g *generation.Generation) (slowpath.ChosenEndpoint, bool) {
 			isFirst := len(looks) == 0
 			looks <- isFirst
 			if isFirst {

@@ -39,7 +39,7 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 		return nil, x.classify(err)
 	}
 	x.leaveCluster = leave
-	claim, refused := x.follow(claim, cluster)
+	claim, refused := x.claimNamed(claim, cluster)
 	if refused != noReply {
 		return nil, refused
 	}

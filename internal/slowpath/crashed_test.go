@@ -82,7 +82,7 @@ type faultyBalancer struct {
 	faults *faults
 }
 
-func (b faultyBalancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+func (b faultyBalancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	if cluster != "m" {
 		return b.Balancer.Pick(cluster, criteria, hash, skip)
 	}
@@ -92,18 +92,18 @@ func (b faultyBalancer) Pick(cluster string, criteria model.Metadata, hash uint6
 }
 
 type faultyPick struct {
-	Picked
+	ChosenEndpoint
 	faults *faults
 }
 
 func (p faultyPick) Address() netip.AddrPort {
 	p.faults.here("copy's address")
-	return p.Picked.Address()
+	return p.ChosenEndpoint.Address()
 }
 
 // Done panics behind what it is for: one that is called again counts.
 func (p faultyPick) Done(o Outcome) {
-	p.Picked.Done(o)
+	p.ChosenEndpoint.Done(o)
 	p.faults.here("copy's done")
 }
 

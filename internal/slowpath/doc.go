@@ -11,11 +11,9 @@
 // buffered) and then returns at once, so that the kernel may take over again.
 // [Proxy.Relay] finishes one request that the kernel had already sent.
 //
-// Unless a table says so (rewrite.EnvoyHeaders), no header is added but what routes ask for, and only hop-by-hop fields (RFC 9110
-// section 7.6.1) are removed. What a client sends is validated strictly per RFC
-// 9112 before any byte of it reaches an endpoint, and an endpoint's answer before
-// any byte of that reaches a client. Local replies have Envoy's status codes, texts
-// and response flags.
+// Unless a table says so (rewrite.EnvoyHeaders), no header is added but what routes ask for, and only hop-by-hop fields (RFC 9110 section 7.6.1) are
+// removed. What a client sends is validated strictly per RFC 9112 before any byte of it reaches an endpoint, and an endpoint's answer before any byte of
+// that reaches a client. Local replies have Envoy's status codes, texts and response flags.
 //
 // Connections to endpoints are kept for further requests. Without a retry policy a request is sent once, unless it is certain that no server has seen
 // any of it. What an endpoint says behind an answer, or before it is asked, closes its connection.

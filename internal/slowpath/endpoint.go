@@ -33,7 +33,7 @@ func (c *Config) connecting(base context.Context) conns.Config {
 
 // destinationOf is that of a request, for that host, or of what else is sent to an endpoint. Where it is a listener of this process onward says
 // for whom.
-func destinationOf(e Picked, host string, http bool, onward func() upstream.Origin) conns.Destination {
+func destinationOf(e ChosenEndpoint, host string, http bool, onward func() upstream.Origin) conns.Destination {
 	out := conns.Destination{Address: e.Address(), Inner: isInner(e)}
 	if out.Inner {
 		out.From = onward()
@@ -45,7 +45,7 @@ func destinationOf(e Picked, host string, http bool, onward func() upstream.Orig
 }
 
 // securityOf is nil for an endpoint that is not spoken to over TLS.
-func securityOf(e Picked) (tls *model.UpstreamTLS, hostname string) {
+func securityOf(e ChosenEndpoint) (tls *model.UpstreamTLS, hostname string) {
 	if s, ok := e.(Secured); ok {
 		return s.Security()
 	}
@@ -62,7 +62,7 @@ func (d destined) Address() netip.AddrPort { return netip.AddrPort(d) }
 func (destined) Done(Outcome) {}
 
 // pick chooses an endpoint of a cluster for a connection to that destination.
-func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (Picked, bool) {
+func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	c := p.config.Cluster(cluster)
 	if c == nil || !c.FollowsClient() {
 		return p.config.Balancer.Pick(cluster, criteria, hash, skip)
@@ -75,6 +75,6 @@ func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, desti
 }
 
 // pickAny chooses an endpoint for the request.
-func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (Picked, bool) {
+func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	return x.proxy.pick(x.cluster, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
 }

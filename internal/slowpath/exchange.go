@@ -38,7 +38,7 @@ type exchange struct {
 	connectTimeout time.Duration
 	connections    model.UpstreamLimits // of the cluster
 	maxAttempt     time.Duration        // likewise; 0: none
-	endpoint       Picked               // in use
+	endpoint       ChosenEndpoint       // in use
 	upstream       *conns.Conn          // in use
 	// sending is the body on its way, if it is not sent with the head; sendError is what became of that which is. Of the attempt
 	// before, a goroutine of senders may still wait for the client.
@@ -207,7 +207,7 @@ func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Clu
 	case resp.Status == http.StatusSwitchingProtocols:
 		return x.switchProtocols(resp)
 	case x.Head.Connect() && resp.Status < http.StatusMultipleChoices:
-		return x.switchTo(resp)
+		return x.serveUpgraded(resp)
 	}
 	return x.relay(resp)
 }

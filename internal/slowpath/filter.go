@@ -74,14 +74,14 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// follow claims the endpoint that the request wants in place of the kernel's choice. A failure says that it cannot be had, and no other one
+// claimNamed claims the endpoint that the request wants in place of the kernel's choice. A failure says that it cannot be had, and no other one
 // will do.
-func (x *exchange) follow(claim *Claim, cluster *model.Cluster) (*Claim, LocalReply) {
+func (x *exchange) claimNamed(claim *Claim, cluster *model.Cluster) (*Claim, LocalReply) {
 	s := x.sticky
-	if s == nil || s.Wanted == "" || x.proxy.config.Named == nil || !cluster.Overrides() {
+	if s == nil || s.Requested == "" || x.proxy.config.Named == nil || !cluster.Overrides() {
 		return claim, noReply
 	}
-	e, health, ok := x.proxy.config.Named(x.cluster, s.Wanted)
+	e, health, ok := x.proxy.config.Named(x.cluster, s.Requested)
 	switch {
 	case ok && cluster.MayOverride(health):
 		claim.unused()

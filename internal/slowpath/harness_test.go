@@ -45,7 +45,7 @@ type fakePick struct {
 	done     bool
 }
 
-func (b *fakeBalancer) Pick(cluster string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+func (b *fakeBalancer) Pick(cluster string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.endpoints[cluster]

@@ -22,14 +22,14 @@ var errCircle = errors.New("the connection has passed too many listeners of this
 
 // InnerPicked is a Picked whose endpoint may be a listener of this process.
 type InnerPicked interface {
-	Picked
+	ChosenEndpoint
 	Inner() bool
 }
 
 // InnerConn is a connection to a listener of this process.
 type InnerConn interface{ conns.InnerConn }
 
-func isInner(e Picked) bool {
+func isInner(e ChosenEndpoint) bool {
 	inner, ok := e.(InnerPicked)
 	return ok && inner.Inner()
 }
@@ -63,7 +63,7 @@ func (x *exchange) onward() upstream.Origin {
 }
 
 // circles reports an endpoint that what has passed so many listeners must not come to.
-func (p *Proxy) circles(cluster string, e Picked, from upstream.Origin) bool {
+func (p *Proxy) circles(cluster string, e ChosenEndpoint, from upstream.Origin) bool {
 	// It has passed the listener at which it is, too.
 	if !isInner(e) || from.Depth+1 < MaxDepth {
 		return false

@@ -23,8 +23,8 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// house is a proxy whose endpoints are its own listeners, the rooms: clusters and listeners are called by their addresses.
-type house struct {
+// innerListeners is a proxy whose endpoints are its own listeners: clusters and listeners are called by their addresses.
+type innerListeners struct {
 	proxy     *Proxy
 	scheduler *shares.Scheduler
 	ctx       context.Context //nolint:containedctx // of the test
@@ -35,15 +35,15 @@ type house struct {
 	carried  []upstream.Origin
 }
 
-func room(n byte) netip.AddrPort {
+func listenerAt(n byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, 0, n}), 80)
 }
 
-// leads is a route to a room, that has copies made for others.
+// leads is a route to a listener, that has copies made for others.
 func leads(to byte, copies ...byte) *model.Route {
-	r := &model.Route{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: room(to).String(), Weight: 1}}}
+	r := &model.Route{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: listenerAt(to).String(), Weight: 1}}}
 	for _, c := range copies {
-		r.Mirrors = append(r.Mirrors, model.Mirror{Cluster: room(c).String()})
+		r.Mirrors = append(r.Mirrors, model.Mirror{Cluster: listenerAt(c).String()})
 	}
 	return r
 }
@@ -53,17 +53,17 @@ func answers() *model.Route {
 	return &model.Route{Path: matcher.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK}}
 }
 
-// newHouse has rooms with one route each.
-func newHouse(t *testing.T, routes map[byte]*model.Route) *house {
+// newInnerListeners has listeners with one route each.
+func newInnerListeners(t *testing.T, routes map[byte]*model.Route) *innerListeners {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &house{requests: map[string]int{}, ctx: ctx, scheduler: shares.NewScheduler(shares.Limits{AtWork: 2, Waiting: 1 << 20})}
+	h := &innerListeners{requests: map[string]int{}, ctx: ctx, scheduler: shares.NewScheduler(shares.Limits{AtWork: 2, Waiting: 1 << 20})}
 	balancer := &fakeBalancer{endpoints: map[string][]netip.AddrPort{}}
 	tables := map[string]*model.RouteTable{}
 	names := map[*model.RouteTable]string{}
 	for n, r := range routes {
-		name := room(n).String()
+		name := listenerAt(n).String()
 		tables[name] = &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{r}}}}
-		names[tables[name]], balancer.endpoints[name] = name, list(room(n))
+		names[tables[name]], balancer.endpoints[name] = name, list(listenerAt(n))
 	}
 	h.proxy = New(Config{
 		Table: func(name string) (*model.RouteTable, bool) { return tables[name], true },
@@ -82,29 +82,29 @@ func newHouse(t *testing.T, routes map[byte]*model.Route) *house {
 
 type innerBalancer struct{ *fakeBalancer }
 
-type innerPick struct{ Picked }
+type innerPick struct{ ChosenEndpoint }
 
 func (innerPick) Inner() bool { return true }
 
-func (b innerBalancer) Pick(cluster string, m model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (Picked, bool) {
+func (b innerBalancer) Pick(cluster string, m model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	p, ok := b.fakeBalancer.Pick(cluster, m, hash, skip)
 	return innerPick{p}, ok
 }
 
 type innerEnd struct {
 	*net.TCPConn
-	house *house
+	inner *innerListeners
 	from  *atomic.Pointer[upstream.Origin]
 }
 
 func (c innerEnd) Carry(from upstream.Origin) {
 	c.from.Store(&from)
-	c.house.mu.Lock()
-	defer c.house.mu.Unlock()
-	c.house.carried = append(c.house.carried, from)
+	c.inner.mu.Lock()
+	defer c.inner.mu.Unlock()
+	c.inner.carried = append(c.inner.carried, from)
 }
 
-func (h *house) dial(ctx context.Context, to netip.AddrPort, from upstream.Origin) (InnerConn, error) {
+func (h *innerListeners) dial(ctx context.Context, to netip.AddrPort, from upstream.Origin) (InnerConn, error) {
 	near, far, err := pair(ctx)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func pair(ctx context.Context) (near, far *net.TCPConn, err error) {
 }
 
 // serve does what the owner of connections does.
-func (h *house) serve(conn net.Conn, s Session) {
+func (h *innerListeners) serve(conn net.Conn, s Session) {
 	s.Ticket = h.scheduler.Ticket(shares.Path{1})
 	for quiet := true; quiet; {
 		r, _ := h.proxy.Serve(h.ctx, conn, s)
@@ -143,15 +143,15 @@ func (h *house) serve(conn net.Conn, s Session) {
 	}
 }
 
-// ask has a client of a room send something, and waits until all that came of it has ended.
-func (h *house) ask(t *testing.T, at byte, from func() upstream.Origin, raw string) {
+// ask has a client of a listener send something, and waits until all that came of it has ended.
+func (h *innerListeners) ask(t *testing.T, at byte, from func() upstream.Origin, raw string) {
 	t.Helper()
 	near, far, err := pair(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	go h.serve(far, Session{Listener: room(at).String(), From: from})
+	go h.serve(far, Session{Listener: listenerAt(at).String(), From: from})
 	if _, err := io.WriteString(near, raw); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (h *house) ask(t *testing.T, at byte, from func() upstream.Origin, raw stri
 // maxTotal is more requests than may come of one.
 const maxTotal = (1 + 128) * MaxDepth
 
-func (h *house) total() (n int) {
+func (h *innerListeners) total() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.requests {
@@ -196,7 +196,7 @@ func TestCopiesThatComeBackDoNotMultiply(t *testing.T) {
 		{"copies alone", map[byte]*model.Route{1: leads(3, 2, 2), 2: leads(3, 1, 1), 3: answers()}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHouse(t, tt.routes)
+			h := newInnerListeners(t, tt.routes)
 			h.ask(t, 1, nil, lastGet)
 			if n := h.total(); n > maxTotal || n < MaxDepth/2 {
 				t.Errorf("%d requests have come of one, want at most %d", n, maxTotal)
@@ -207,9 +207,9 @@ func TestCopiesThatComeBackDoNotMultiply(t *testing.T) {
 
 // As in Envoy, copies may be copied.
 func TestCopiesOfCopiesAreMade(t *testing.T) {
-	h := newHouse(t, map[byte]*model.Route{1: leads(9, 2), 2: leads(9, 3), 3: leads(9, 4, 4), 4: answers(), 9: answers()})
+	h := newInnerListeners(t, map[byte]*model.Route{1: leads(9, 2), 2: leads(9, 3), 3: leads(9, 4, 4), 4: answers(), 9: answers()})
 	h.ask(t, 1, nil, lastGet)
-	want := map[string]int{room(1).String(): 1, room(2).String(): 1, room(3).String(): 1, room(4).String(): 2, room(9).String(): 3}
+	want := map[string]int{listenerAt(1).String(): 1, listenerAt(2).String(): 1, listenerAt(3).String(): 1, listenerAt(4).String(): 2, listenerAt(9).String(): 3}
 	if !maps.Equal(h.requests, want) {
 		t.Errorf("requests by listener: %v, want %v", h.requests, want)
 	}
@@ -229,12 +229,12 @@ func TestCopiesOfOneRequestAreBounded(t *testing.T) {
 
 // Requests of several clients follow each other on a connection between listeners, perhaps before the one before has been read out.
 func TestEachRequestIsChargedToItsOwnClient(t *testing.T) {
-	h := newHouse(t, map[byte]*model.Route{1: leads(2), 2: {Path: matcher.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK, Body: "-"}}})
+	h := newInnerListeners(t, map[byte]*model.Route{1: leads(2), 2: {Path: matcher.PathMatch{Value: "/"}, Direct: &model.DirectResponse{Status: http.StatusOK, Body: "-"}}})
 	// The tenant is that of the request which is being served: the first, the second.
 	from := func() upstream.Origin {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return upstream.Origin{Tenant: shares.Path{uint64(10 + h.requests[room(1).String()])}, Depth: 1}
+		return upstream.Origin{Tenant: shares.Path{uint64(10 + h.requests[listenerAt(1).String()])}, Depth: 1}
 	}
 	h.ask(t, 1, from, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"+lastGet)
 	h.mu.Lock()

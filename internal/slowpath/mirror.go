@@ -30,7 +30,7 @@ const (
 // requestCopy is a request for a cluster whose answer nobody reads.
 type requestCopy struct {
 	proxy    *Proxy
-	endpoint Picked
+	endpoint ChosenEndpoint
 	// admitted is its way through the circuit breakers of its cluster. As in Envoy its priority is the default one, whatever the route's is.
 	admitted *policy.Admission
 	head     []byte

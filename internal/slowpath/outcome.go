@@ -21,8 +21,8 @@ type Outcome struct {
 	Err error
 	// ConnectFailed: no connection was made, so nothing was sent.
 	ConnectFailed bool
-	// Plain: a connection without HTTP was made.
-	Plain bool
+	// TCP: a connection without HTTP was made.
+	TCP bool
 	// BadBody: the client's side of the request broke, and what followed is not the endpoint's doing.
 	BadBody bool
 }

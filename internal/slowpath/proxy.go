@@ -23,8 +23,8 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// Picked is an endpoint chosen for one request and counted as busy with it.
-type Picked interface {
+// ChosenEndpoint is an endpoint chosen for one request and counted as busy with it.
+type ChosenEndpoint interface {
 	Address() netip.AddrPort
 	// Done ends the use. It is called exactly once. The zero Outcome means
 	// that the endpoint was not used.
@@ -33,7 +33,7 @@ type Picked interface {
 
 // Secured is a Picked whose endpoint may expect secured connections.
 type Secured interface {
-	Picked
+	ChosenEndpoint
 	// Security is nil for an endpoint that expects plain text. Hostname is Envoy's name of it.
 	Security() (tls *model.UpstreamTLS, hostname string)
 }
@@ -45,22 +45,22 @@ type Target conns.Target
 type Balancer interface {
 	// Pick chooses an endpoint of the cluster, of the subset that a route with these criteria asks for, by the request's hash if the cluster's
 	// policy asks for one, never one for which skip reports true. ok is false when none is healthy.
-	Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e Picked, ok bool)
+	Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e ChosenEndpoint, ok bool)
 }
 
 // RetryBalancer chooses for the retries of one request whose policy leaves out the priorities that have been tried.
 type RetryBalancer interface {
 	// Tried notes where an attempt went that another one follows.
-	Tried(e Picked)
+	Tried(e ChosenEndpoint)
 	// Pick is Balancer's, among what is not left out.
-	Pick(skip func(netip.AddrPort) bool) (e Picked, ok bool)
+	Pick(skip func(netip.AddrPort) bool) (e ChosenEndpoint, ok bool)
 }
 
 // Claim is an endpoint that the kernel had picked for a connection's first
 // request before it handed the request over.
 type Claim struct {
 	Cluster  string
-	Endpoint Picked
+	Endpoint ChosenEndpoint
 	// taken: the user of the endpoint calls its Done.
 	taken bool
 }
@@ -130,7 +130,7 @@ type Config struct {
 	Retrying func(cluster string, criteria model.Metadata, frequency uint32) RetryBalancer
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
-	Named func(cluster, address string) (e Picked, health model.HealthStatus, ok bool)
+	Named func(cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
 	// Load returns the count of a cluster's requests that the fast path shares, or nil; the field may be nil as well.
 	Load func(cluster string) Load
 	// Dial connects to an endpoint; nil means from this process's network
@@ -313,7 +313,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	if proxy != nil {
 		s.Claim.unused()
-		r, err = p.servePlain(ctx, conn, s, proxy, first)
+		r, err = p.serveTCP(ctx, conn, s, proxy, first)
 		p.counters.received.Add(r.Consumed)
 		p.counters.sent.Add(r.Answered)
 		return r, err

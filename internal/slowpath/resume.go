@@ -28,7 +28,7 @@ type ResumedRequest struct {
 type Attempt struct {
 	// Cluster and Endpoint that it was sent to, as in a Claim.
 	Cluster  string
-	Endpoint Picked
+	Endpoint ChosenEndpoint
 	// Conn is where the response is to be read from; nil: the connection was lost before any of that came.
 	Conn *upstream.Conn
 	// End takes Conn back, once. nil without Conn.

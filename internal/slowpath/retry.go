@@ -18,8 +18,8 @@ import (
 // retries is the route's retry policy at work.
 type retries struct {
 	policy.Retries
-	// elsewhere leaves out priorities; nil: the policy does not.
-	elsewhere RetryBalancer
+	// retryPicker leaves out priorities; nil: the policy does not.
+	retryPicker RetryBalancer
 }
 
 // retrying sends the request, and again as the policy says.
@@ -28,7 +28,7 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 	x.retries = &retries{}
 	x.retries.Begin(x.Route.Retry, &asked, x.admitted, x.proxy.config.Cluster, x.cluster)
 	if begin := x.proxy.config.Retrying; begin != nil && x.retries.AvoidPriorities() > 0 {
-		x.retries.elsewhere = begin(x.cluster, x.Share.Criteria, x.retries.AvoidPriorities())
+		x.retries.retryPicker = begin(x.cluster, x.Share.Criteria, x.retries.AvoidPriorities())
 	}
 	if x.body != nil && !x.retries.Over() {
 		x.replay = h1.NewReplay(x.body)
@@ -78,12 +78,12 @@ func (x *exchange) pick(claim *Claim) bool {
 
 // choose finds an endpoint: a retry's in a priority that has not been left out, then in any, and at last, as in Envoy, one that should be
 // avoided, if there is no other.
-func (x *exchange) choose() (Picked, bool) {
+func (x *exchange) choose() (ChosenEndpoint, bool) {
 	r := x.retries
 	none := func(netip.AddrPort) bool { return false }
-	if r.elsewhere != nil && r.HasTried() {
+	if r.retryPicker != nil && r.HasTried() {
 		for _, skip := range []func(netip.AddrPort) bool{r.Avoids, none} {
-			if e, ok := r.elsewhere.Pick(skip); ok {
+			if e, ok := r.retryPicker.Pick(skip); ok {
 				return e, true
 			}
 		}
@@ -126,7 +126,7 @@ func (x *exchange) decide(resp *h1.Response, err error) (wait time.Duration, aga
 	case policy.Overflowed:
 		x.flag = FlagUpstreamOverflow
 	case policy.Again:
-		if e := x.retries.elsewhere; e != nil {
+		if e := x.retries.retryPicker; e != nil {
 			e.Tried(x.endpoint)
 		}
 		return wait, true

@@ -19,7 +19,7 @@ func (c *Claim) unused() {
 }
 
 // take is for the one that calls Done.
-func (c *Claim) take() Picked {
+func (c *Claim) take() ChosenEndpoint {
 	c.taken = true
 	return c.Endpoint
 }

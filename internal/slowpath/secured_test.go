@@ -17,7 +17,7 @@ func TestClientsDoNotSayWhatCertificatesTheyHad(t *testing.T) {
 	const said = "X-Forwarded-Client-Cert: By=forged\r\n"
 	for _, tt := range []struct {
 		name     string
-		endpoint Picked
+		endpoint ChosenEndpoint
 		passes   bool
 	}{
 		{"over TLS", securedPick{tls: &model.UpstreamTLS{}}, false},

@@ -229,7 +229,7 @@ func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
 			c.Whole.Store(err == nil)
 			return err
 		case err != nil:
-			c.GiveUp()
+			c.Abandon()
 			return err
 		case x.replay != nil || x.reader.Buffered() == 0: // the next piece may take a while; otherwise it is here
 			if err := w.Flush(); err != nil {

@@ -18,15 +18,15 @@ import (
 
 var errNoEndpoint = errors.New("no endpoint could be connected to")
 
-// servePlain connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
+// serveTCP connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
 // closes the client's connection: in the manner of the endpoint's, or, where none can be had, as Envoy does.
-func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, first []byte) (Result, error) {
-	upstream, endpoint, err := p.connectPlain(ctx, proxy, s)
+func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, first []byte) (Result, error) {
+	upstream, endpoint, err := p.connectTCP(ctx, proxy, s)
 	if err != nil {
 		_ = client.Close()
 		return Result{}, err
 	}
-	defer endpoint.Done(Outcome{Plain: true})
+	defer endpoint.Done(Outcome{TCP: true})
 	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
 	down := ticketOf(s.Ticket)
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
@@ -35,8 +35,8 @@ func (p *Proxy) servePlain(ctx context.Context, client net.Conn, s Session, prox
 	return Result{Consumed: consumed, Answered: answered}, err
 }
 
-// connectPlain tries as many endpoints as the listener says, each once.
-func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Session) (net.Conn, Picked, error) {
+// connectTCP tries as many endpoints as the listener says, each once.
+func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, s Session) (net.Conn, ChosenEndpoint, error) {
 	name := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
 	cluster := p.config.Cluster(name)
 	if cluster == nil {
@@ -64,7 +64,7 @@ func (p *Proxy) connectPlain(ctx context.Context, proxy *model.TCPProxy, s Sessi
 }
 
 // connectTo connects to an endpoint, whose use it ends unless there is a connection.
-func (p *Proxy) connectTo(ctx context.Context, e Picked, s Session, cluster *model.Cluster) (conn *conns.Conn, err error) {
+func (p *Proxy) connectTo(ctx context.Context, e ChosenEndpoint, s Session, cluster *model.Cluster) (conn *conns.Conn, err error) {
 	o := Outcome{} // of a panic
 	defer func() {
 		if conn == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/xlb-project/xlb/test/await"
 )
 
-// plainFront is a front without HTTP.
-func plainFront(t *testing.T, serve func(net.Conn), options model.TCPProxy) (*front, net.Conn) {
+// tcpFront is a front without HTTP.
+func tcpFront(t *testing.T, serve func(net.Conn), options model.TCPProxy) (*front, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func plainFront(t *testing.T, serve func(net.Conn), options model.TCPProxy) (*fr
 
 func TestPlainConnectionPassesEndsOnBySide(t *testing.T) {
 	got := make(chan string, 1)
-	f, conn := plainFront(t, func(upstream net.Conn) {
+	f, conn := tcpFront(t, func(upstream net.Conn) {
 		defer upstream.Close()
 		_, _ = io.WriteString(upstream, "hello")
 		_ = upstream.(*net.TCPConn).CloseWrite()
@@ -73,7 +73,7 @@ func TestPlainConnectionPassesEndsOnBySide(t *testing.T) {
 }
 
 func TestPlainConnectionPassesAResetOn(t *testing.T) {
-	f, conn := plainFront(t, func(upstream net.Conn) {
+	f, conn := tcpFront(t, func(upstream net.Conn) {
 		_, _ = upstream.Read(make([]byte, 1))
 		conns.Abort(upstream)
 	}, model.TCPProxy{})
@@ -88,7 +88,7 @@ func TestPlainConnectionPassesAResetOn(t *testing.T) {
 
 func TestPlainConnectionThatStandsStillEnds(t *testing.T) {
 	const limit = time.Second
-	f, conn := plainFront(t, func(upstream net.Conn) { _, _ = io.Copy(io.Discard, upstream) }, model.TCPProxy{IdleTimeout: limit})
+	f, conn := tcpFront(t, func(upstream net.Conn) { _, _ = io.Copy(io.Discard, upstream) }, model.TCPProxy{IdleTimeout: limit})
 	time.Sleep(limit / 20)
 	last := time.Now()
 	if _, err := io.WriteString(conn, "x"); err != nil {

@@ -21,12 +21,12 @@ func (x *exchange) switchProtocols(resp *h1.Response) (bool, error) {
 		_ = x.reclaim() // the endpoint is at fault, whatever the body's state
 		return x.answer(ReplyUpstreamProtocolError)
 	}
-	return x.switchTo(resp)
+	return x.serveUpgraded(resp)
 }
 
-// switchTo answers with a head that no HTTP follows, and moves bytes both ways
+// serveUpgraded answers with a head that no HTTP follows, and moves bytes both ways
 // until both directions have ended or one has failed. A half close is passed on.
-func (x *exchange) switchTo(resp *h1.Response) (bool, error) {
+func (x *exchange) serveUpgraded(resp *h1.Response) (bool, error) {
 	x.watchdog.Tunnel()
 	err := x.out.WriteThrough(h1.AppendSwitch(nil, resp, x.view))
 	if err == nil {

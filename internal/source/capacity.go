@@ -25,7 +25,7 @@ func (s *Source) activateWithinCapacity(wanted *model.Config, wrong *intake.Refu
 		if less == nil {
 			return err
 		}
-		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Room)
+		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Left)
 		wrong.Add(full.Cluster, full)
 		wanted = less
 	}

@@ -75,7 +75,7 @@ func Endpoints(g *generation.Generation) iter.Seq2[uint32, *reconcile.EndpointEn
 }
 
 // Chosen are the ports of the endpoints that so many choices come to, each once; "none" stands for no endpoint. All are given back.
-func (k *Kernel) Chosen(t testing.TB, pick func() (slowpath.Picked, bool)) string {
+func (k *Kernel) Chosen(t testing.TB, pick func() (slowpath.ChosenEndpoint, bool)) string {
 	t.Helper()
 	var list []string
 	for range 64 {

@@ -41,7 +41,7 @@ var unconfined = map[string][]string{
 	"internal/slowpath/proxy.go Shutdown":            {"waits for all others"},
 	"internal/slowpath/relay.go Relay":               {closes},
 	"internal/slowpath/send.go use":                  {closes},
-	"internal/slowpath/tcp.go servePlain":            {closes},
+	"internal/slowpath/tcp.go serveTCP":              {closes},
 	"internal/slowpath/tunnel/tunnel.go Run":         {closes},
 }
 

@@ -52,10 +52,12 @@ func hashKey(c *model.Cluster, e *model.Endpoint) string {
 }
 
 // InKernel reports whether the kernel may have the table, which has so many places: it knows no bounds, and its memory is limited.
-func (h *Hashing) InKernel(places int) bool { return h.BalanceFactor == 0 && places <= maxHashPlaces }
+func (h *Hashing) InKernel(entries int) bool {
+	return h.BalanceFactor == 0 && entries <= maxHashEntries
+}
 
-// maxHashPlaces is the largest table that the kernel gets: twice the default of Maglev, 2 MiB.
-const maxHashPlaces = 1 << 17
+// maxHashEntries is the largest table that the kernel gets: twice the default of Maglev, 2 MiB.
+const maxHashEntries = 1 << 17
 
 // hashNotes say what is certain to be beyond the kernel.
 func hashNotes(c *model.Cluster) []note.Note {
@@ -63,10 +65,10 @@ func hashNotes(c *model.Cluster) []note.Note {
 	switch size := c.Hashing.TableSize; {
 	case c.Hashing.BalanceFactor != 0:
 		return []note.Note{{Where: where, Reason: "hash_balance_factor"}}
-	case c.Policy == model.Maglev && size > maxHashPlaces:
-		return []note.Note{{Where: where, Reason: fmt.Sprintf("table_size is %d, more than %d", size, maxHashPlaces)}}
-	case c.Policy == model.RingHash && min(c.Hashing.Ring.Min, c.Hashing.Ring.Max) > maxHashPlaces:
-		return []note.Note{{Where: where, Reason: fmt.Sprintf("minimum_ring_size is %d, more than %d", c.Hashing.Ring.Min, maxHashPlaces)}}
+	case c.Policy == model.Maglev && size > maxHashEntries:
+		return []note.Note{{Where: where, Reason: fmt.Sprintf("table_size is %d, more than %d", size, maxHashEntries)}}
+	case c.Policy == model.RingHash && min(c.Hashing.Ring.Min, c.Hashing.Ring.Max) > maxHashEntries:
+		return []note.Note{{Where: where, Reason: fmt.Sprintf("minimum_ring_size is %d, more than %d", c.Hashing.Ring.Min, maxHashEntries)}}
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 type valueClasses struct {
 	// values and prefixes are sorted, and none is twice. places are those of the values.
 	values, prefixes []string
-	places           map[string]uint32
+	indices          map[string]uint32
 	// slot is 0 until an index asks for the header.
 	slot uint32
 	// asked says which classes some index asks for.
@@ -54,9 +54,9 @@ func (v *valueClasses) assignClasses() {
 	v.values = slices.Compact(v.values)
 	slices.Sort(v.prefixes)
 	v.prefixes = slices.Compact(v.prefixes)
-	v.places = make(map[string]uint32, len(v.values))
+	v.indices = make(map[string]uint32, len(v.values))
 	for i, value := range v.values {
-		v.places[value] = uint32(i)
+		v.indices[value] = uint32(i)
 	}
 	v.asked = make([]bool, tables.FirstClass+len(v.values)+len(v.prefixes))
 }
@@ -94,7 +94,7 @@ func (s *conditionSet) number(c condition) {
 }
 
 // of returns the class of a value that conditions name.
-func (v *valueClasses) of(text string) uint32 { return tables.FirstClass + v.places[text] }
+func (v *valueClasses) of(text string) uint32 { return tables.FirstClass + v.indices[text] }
 
 // maxClassesAsked is how many classes may satisfy a condition that an index is about.
 const maxClassesAsked = 4

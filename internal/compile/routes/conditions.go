@@ -263,17 +263,17 @@ type conditionSet struct {
 	refused map[condition]string
 }
 
-// known returns those of the literals that have a bit, which it gives them while
+// withBits returns those of the literals that have a bit, which it gives them while
 // there are some, and why it left others out.
-func (s *conditionSet) known(literals []literal) (known []literal, leftOut string) {
+func (s *conditionSet) withBits(literals []literal) (out []literal, leftOut string) {
 	for _, l := range literals {
-		if reason := s.give(l.condition); reason != "" {
+		if reason := s.assignBit(l.condition); reason != "" {
 			leftOut = reason
 			continue
 		}
-		known = append(known, l)
+		out = append(out, l)
 	}
-	return known, leftOut
+	return out, leftOut
 }
 
 // masks returns literals that have bits as those that must and must not be set.
@@ -288,8 +288,8 @@ func (s *conditionSet) masks(known []literal) (need, forbid uint64) {
 	return need, forbid
 }
 
-// give gives a condition a bit, or says why it has none.
-func (s *conditionSet) give(c condition) (reason string) {
+// assignBit gives a condition a bit, or says why it has none.
+func (s *conditionSet) assignBit(c condition) (reason string) {
 	if _, known := s.bits[c]; known {
 		return ""
 	}

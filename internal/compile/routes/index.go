@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// longestPlain is how many candidates are tried one after another before an index is made of them.
-	longestPlain = 16
+	// longestUnindexed is how many candidates are tried one after another before an index is made of them.
+	longestUnindexed = 16
 	// maxShapes is how many tuples one index has; routes of the rarer ones are tried one after another.
 	maxShapes = 8
 	// maxRoutes and maxBuckets bound what one table takes of the maps: the next version needs as much
@@ -37,8 +37,8 @@ type indexed struct {
 
 // index is a list of candidates by what they ask for.
 type index struct {
-	// plain are those that ask for nothing by which an index finds them.
-	plain []candidate
+	// unindexed are those that ask for nothing by which an index finds them.
+	unindexed []candidate
 	// tuples are for the others, sorted by their first routes.
 	tuples []tables.Tuple
 }
@@ -66,7 +66,7 @@ func (l *candidateList) makeIndex(candidates []candidate) index {
 		if e := &all[i]; kept[e.shape] {
 			members[e.shape] = append(members[e.shape], e)
 		} else {
-			x.plain = append(x.plain, e.candidate)
+			x.unindexed = append(x.unindexed, e.candidate)
 		}
 	}
 	for _, s := range sortedShapes(members) {
@@ -75,10 +75,10 @@ func (l *candidateList) makeIndex(candidates []candidate) index {
 			continue
 		}
 		for _, e := range members[s] {
-			x.plain = append(x.plain, e.candidate)
+			x.unindexed = append(x.unindexed, e.candidate)
 		}
 	}
-	slices.SortFunc(x.plain, byPosition)
+	slices.SortFunc(x.unindexed, byPosition)
 	slices.SortFunc(x.tuples, func(a, b tables.Tuple) int { return cmp.Compare(a.Order, b.Order) })
 	return x
 }
@@ -212,7 +212,7 @@ func without(literals []literal, choices []choice) []literal {
 
 // isBetterIndexed says whether a list is to have an index: it is long, or bits are too few for it.
 func (l *candidateList) isBetterIndexed(candidates []candidate) bool {
-	if len(candidates) > longestPlain {
+	if len(candidates) > longestUnindexed {
 		return true
 	}
 	return l.conditions.scarce && slices.ContainsFunc(candidates, func(c candidate) bool { return len(l.conditions.choose(l.choices[c.position])) > 0 })
@@ -231,10 +231,10 @@ func (l *candidateList) shared(s *stem) index {
 		}
 	}
 	x := l.makeIndex(candidates)
-	if len(x.plain) > 0 {
-		first, count := l.addCandidates(x.plain, true)
-		x.tuples = append(x.tuples, tables.Tuple{Order: uint32(x.plain[0].position), First: first, Count: count})
-		x.plain = nil
+	if len(x.unindexed) > 0 {
+		first, count := l.addCandidates(x.unindexed, true)
+		x.tuples = append(x.tuples, tables.Tuple{Order: uint32(x.unindexed[0].position), First: first, Count: count})
+		x.unindexed = nil
 		slices.SortStableFunc(x.tuples, func(a, b tables.Tuple) int { return cmp.Compare(a.Order, b.Order) })
 	}
 	l.byStem[s] = x

@@ -29,7 +29,7 @@ func byQuery(matches ...matcher.QueryMatch) *model.RouteTable {
 }
 
 func targetOf(target string) *matcher.Request {
-	return plain(&matcher.Request{
+	return withFields(&matcher.Request{
 		Authority: "a", Path: target, Method: "GET", Scheme: "http", Values: func(string) []string { return nil },
 	})
 }

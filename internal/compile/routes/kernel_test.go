@@ -104,8 +104,8 @@ func headOf(r *matcher.Request, names ...string) string {
 	return w.String() + "\r\n"
 }
 
-// plain changes a random request so that headOf says all of it.
-func plain(r *matcher.Request) *matcher.Request {
+// withFields changes a random request so that headOf says all of it.
+func withFields(r *matcher.Request) *matcher.Request {
 	values := r.Values
 	r.Values = func(name string) []string {
 		switch name {
@@ -135,7 +135,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 		inTrie += entries(t, k.datapath.Config.Paths)
 		names := k.clusters()
 		for range requests {
-			r := plain(w.Request())
+			r := withFields(w.Request())
 			head := headOf(r, "x", "y", "z", "v", "content-type", "cookie", "origin", "x-forwarded-proto")
 			e, err := k.datapath.Explain(listener, r.Draw, []byte(head))
 			if err != nil {

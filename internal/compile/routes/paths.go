@@ -230,7 +230,7 @@ func (l *candidateList) find(key *pathKey, stems []*stem, x *pathIndex) found {
 		add(x.accepts(value))
 	}
 	for _, s := range stems {
-		if len(s.own) > longestPlain {
+		if len(s.own) > longestUnindexed {
 			f.crowded = append(f.crowded, s)
 		} else {
 			add(s.own)
@@ -358,7 +358,7 @@ func (l *candidateList) list(f found) (out tables.List) {
 	var tuples []tables.Tuple
 	if l.isBetterIndexed(candidates) {
 		own := l.makeIndex(candidates)
-		candidates, tuples = own.plain, own.tuples
+		candidates, tuples = own.unindexed, own.tuples
 	}
 	for _, s := range f.crowded {
 		tuples = append(tuples, l.shared(s).tuples...)
@@ -461,7 +461,7 @@ func (l *candidateList) wins(position int) bool {
 // compile returns one candidate and those of its conditions that it has bits for.
 func (l *candidateList) compile(c candidate) (known []literal, route tables.Route) {
 	r, asked := l.routes[c.position], &l.asked[c.position]
-	known, leftOut := l.conditions.known(c.literals)
+	known, leftOut := l.conditions.withBits(c.literals)
 	reason := cmp.Or(c.slow, asked.kernelLimit, leftOut)
 	if reason == "" && !c.sure {
 		reason = cmp.Or(c.why, reasonOf(r.Path))

@@ -161,14 +161,14 @@ func (w world) pathMatch() matcher.PathMatch {
 
 func (w world) expression() string {
 	if w.oneIn(16) {
-		return unfit
+		return tooLong
 	}
 	return pick(w, "/a.*", "/[ab]", "/ab?/.*", "/b", ".*b", ".*a/", "(?i)/a", "/"+w.long(248)+".*", "/"+w.long(248), "/a\x00?", "/b+/a*", "/(a|b)*a(a|b)",
 		"/.", "/a|/bb", "[^b]*", "/ab.+|/b", "/(?i:ab)/?")
 }
 
-// unfit is an expression that no automaton takes: it is too long.
-var unfit = "/a" + strings.Repeat("(?:)", 1100)
+// tooLong is an expression that no automaton takes: it is too long.
+var tooLong = "/a" + strings.Repeat("(?:)", 1100)
 
 // more gives a route conditions that are no headers.
 func (w world) more(r *model.Route) {

@@ -31,8 +31,8 @@ type reach uint8
 const (
 	// misses: it accepts none of them.
 	misses reach = iota
-	// may: it may accept some.
-	may
+	// mayAccept: it may accept some.
+	mayAccept
 	// accepts: it accepts all.
 	accepts
 )
@@ -45,7 +45,7 @@ func (p *regexPath) reach(value string, whole bool) reach {
 	case whole:
 		return misses
 	case p.match.Kind == matcher.PathRegex:
-		return may
+		return mayAccept
 	}
 	want := p.match.Value
 	if p.match.IgnoreCase {
@@ -58,7 +58,7 @@ func (p *regexPath) reach(value string, whole bool) reach {
 	case p.match.Kind != matcher.PathExact && strings.HasPrefix(value, want):
 		return accepts
 	case strings.HasPrefix(want, value):
-		return may
+		return mayAccept
 	default:
 		return misses
 	}

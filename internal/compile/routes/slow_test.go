@@ -184,7 +184,7 @@ func TestSlowRouteHidesNothingAndIsHiddenByASureWinner(t *testing.T) {
 func TestNotesNameSlowRoutesByReason(t *testing.T) {
 	var routes []*model.Route
 	for i := range 10 {
-		routes = append(routes, regexRoute("c", fmt.Sprintf("/%d/%s", i, unfit)))
+		routes = append(routes, regexRoute("c", fmt.Sprintf("/%d/%s", i, tooLong)))
 	}
 	cookie := prefixRoute("/c", "c")
 	cookie.Cookies = []matcher.CookieMatch{{Name: "a", String: matcher.Exact("v")}}

@@ -20,7 +20,7 @@ func NewNS(t testing.TB) netns.NsHandle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer own.Close()
+	defer func() { _ = own.Close() }()
 	made, err := netns.New()
 	if err != nil {
 		t.Fatalf("make a network namespace (the tests need root): %v", err)
@@ -28,7 +28,7 @@ func NewNS(t testing.TB) netns.NsHandle {
 	if err := netns.Set(own); err != nil {
 		panic(err)
 	}
-	t.Cleanup(func() { made.Close() })
+	t.Cleanup(func() { _ = made.Close() })
 	return made
 }
 
@@ -48,7 +48,7 @@ func Enter(ns netns.NsHandle, do func() error) error {
 	if err != nil {
 		return err
 	}
-	defer own.Close()
+	defer func() { _ = own.Close() }()
 	if err := netns.Set(ns); err != nil {
 		return err
 	}

@@ -13,26 +13,26 @@ import (
 type FullError struct {
 	// Cluster has the most endpoints that are new.
 	Cluster string
-	// New are those of all clusters, Most those of that cluster, Room how many there is room for.
-	New, Most, Room int
+	// New are those of all clusters, Most those of that cluster, Left how many there is room for.
+	New, Most, Left int
 }
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("map endpoints is full: %s %s new, %d of cluster %q, and there is room for %d; configure fewer, or try again when those that have left are idle",
-		plural.Of(e.New, "endpoint"), plural.Verb(e.New, "is", "are"), e.Most, e.Cluster, e.Room)
+		plural.Of(e.New, "endpoint"), plural.Verb(e.New, "is", "are"), e.Most, e.Cluster, e.Left)
 }
 
 // CheckCapacity says whether there are indices for the endpoints of clusters that are new, before any is taken: those that a failure had taken would be
 // missing for what comes after it.
 func (r *Reconciler) CheckCapacity(list []*clusters.Cluster) error {
-	room, bound := int(r.indices.Endpoints.Left()), 0
+	left, bound := int(r.indices.Endpoints.Left()), 0
 	for _, c := range list {
 		bound += len(c.Endpoints)
 	}
-	if bound <= room {
+	if bound <= left {
 		return nil
 	}
-	full := &FullError{Room: room}
+	full := &FullError{Left: left}
 	for _, c := range list {
 		n := 0
 		for i := range c.Endpoints {
@@ -44,7 +44,7 @@ func (r *Reconciler) CheckCapacity(list []*clusters.Cluster) error {
 			full.Cluster, full.Most = c.Name, n
 		}
 	}
-	if full.New <= room {
+	if full.New <= left {
 		return nil
 	}
 	return full

@@ -34,24 +34,24 @@ import (
 type hashOrder struct {
 	vhost   *vhost
 	pending *pendingReclaim
-	// begun are the texts that begin keys which were added since programs were waited for: those as long as keys may be.
-	begun keySet
+	// prefixes are the texts that begin keys which were added since programs were waited for: those as long as keys may be.
+	prefixes keySet
 }
 
 func (o *hashOrder) mustWait(key string, to change) bool {
-	return o.begun.has(key) || to == added && o.pending.freed
+	return o.prefixes.has(key) || to == added && o.pending.freed
 }
 
 func (o *hashOrder) made(key string, to change) {
 	switch to {
 	case added:
-		o.vhost.lengths.beginnings(key, o.begun.add)
+		o.vhost.lengths.beginnings(key, o.prefixes.add)
 	case deleted:
 		o.pending.freed = true
 	}
 }
 
-func (o *hashOrder) waited() { clear(o.begun) }
+func (o *hashOrder) waited() { clear(o.prefixes) }
 
 // addLengths makes the lengths of new keys known to all programs.
 func (r *Reconciler) addLengths(v *vhost, want []pathEntry) error {

@@ -17,7 +17,7 @@ import (
 // Conn is a connection to an endpoint. One request at a time uses it, between Begin and End.
 type Conn struct {
 	net.Conn
-	place place
+	peer peer
 	// inner tells the listener of this process that it leads to whose request follows; nil: it leads to none.
 	inner InnerConn
 	// Reused: a request has used it before.
@@ -42,15 +42,15 @@ type Conn struct {
 	lent *lentConn
 }
 
-func newConn(conn net.Conn, at place) *Conn {
+func newConn(conn net.Conn, at peer) *Conn {
 	if tcp, ok := conn.(upstream.TCP); ok {
 		conn = upstream.New(tcp)
 	}
-	return &Conn{Conn: conn, place: at, opened: time.Now()}
+	return &Conn{Conn: conn, peer: at, opened: time.Now()}
 }
 
-// worn reports whether the cluster lets the connection serve no further request.
-func (c *Conn) worn(now time.Time) bool {
+// exhausted reports whether the cluster lets the connection serve no further request.
+func (c *Conn) exhausted(now time.Time) bool {
 	l := &c.limits
 	return l.Requests > 0 && c.requests >= l.Requests || l.Age > 0 && now.Sub(c.opened) >= l.Age
 }
@@ -75,7 +75,7 @@ func (c *Conn) Begin(ctx context.Context, heads h1.HeadLimits, ticket *shares.Ti
 		conn.Begin()
 	}
 	c.Whole.Store(false)
-	c.detach = context.AfterFunc(ctx, c.GiveUp)
+	c.detach = context.AfterFunc(ctx, c.Abandon)
 }
 
 // End ends the use; nobody may read or write any more. A connection to be kept goes to the pool, unless bytes lie behind the response.
@@ -93,10 +93,10 @@ func (c *Conn) End(keep bool, pool *Pool) {
 		return
 	}
 	if !keep {
-		c.GiveUp()
+		c.Abandon()
 		return
 	}
-	if c.worn(time.Now()) {
+	if c.exhausted(time.Now()) {
 		_ = c.Close()
 		return
 	}
@@ -104,9 +104,9 @@ func (c *Conn) End(keep bool, pool *Pool) {
 	pool.put(c)
 }
 
-// GiveUp closes a connection that serves no further request. One that has not been sent whole must
+// Abandon closes a connection that serves no further request. One that has not been sent whole must
 // not look whole.
-func (c *Conn) GiveUp() {
+func (c *Conn) Abandon() {
 	if c.Whole.Load() {
 		_ = c.Close()
 		return

@@ -30,8 +30,8 @@ func (e *DialError) Error() string {
 // Unwrap is the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// place is where a connection leads, and how it is secured. Connections to one place serve the same requests.
-type place struct {
+// peer is where a connection leads, and how it is secured. Connections to one peer serve the same requests.
+type peer struct {
 	address netip.AddrPort
 	// tls tells how it is secured, and sni the name that is asked for; empty: it is plain text.
 	tls, sni string
@@ -67,8 +67,8 @@ type InnerConn interface {
 	Carry(from upstream.Origin)
 }
 
-func (d *Destination) place() place {
-	p := place{address: d.Address, inner: d.Inner}
+func (d *Destination) peer() peer {
+	p := peer{address: d.Address, inner: d.Inner}
 	if d.Target == nil {
 		return p
 	}
@@ -107,7 +107,7 @@ func (p *Pool) Connect(ctx context.Context, to Destination, timeout time.Duratio
 		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
 		return nil, &DialError{to.Address, timedOut, err}
 	}
-	c := newConn(conn, to.place())
+	c := newConn(conn, to.peer())
 	c.inner = inner
 	return c, nil
 }
@@ -138,7 +138,7 @@ func (p *Pool) dial(ctx context.Context, to *Destination) (net.Conn, error) {
 
 // Reuse takes a connection that no request uses, or nil.
 func (p *Pool) Reuse(to *Destination) *Conn {
-	c := p.take(to.place())
+	c := p.take(to.peer())
 	if c != nil && c.inner != nil {
 		c.inner.Carry(to.From)
 	}

@@ -12,9 +12,9 @@ import (
 // A connection for which one name was asked serves no request for which another would be.
 func TestConnectionsToOneAddressDifferByTheNameThatIsAskedFor(t *testing.T) {
 	address := netip.MustParseAddrPort("127.0.0.1:443")
-	to := func(tls model.UpstreamTLS, hostname, host string) place {
+	to := func(tls model.UpstreamTLS, hostname, host string) peer {
 		d := Destination{Address: address, Target: &Target{TLS: &tls, Hostname: hostname, Host: host}}
-		return d.place()
+		return d.peer()
 	}
 	for _, tt := range []struct {
 		name string
@@ -32,7 +32,7 @@ func TestConnectionsToOneAddressDifferByTheNameThatIsAskedFor(t *testing.T) {
 			}
 		})
 	}
-	if to(model.UpstreamTLS{Key: "k"}, "", "") == (&Destination{Address: address}).place() {
+	if to(model.UpstreamTLS{Key: "k"}, "", "") == (&Destination{Address: address}).peer() {
 		t.Error("a connection in plain text would serve a request that is to be secured")
 	}
 }

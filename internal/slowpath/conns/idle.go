@@ -43,8 +43,8 @@ type Pool struct {
 	timer   *time.Timer
 	running bool // guarded by mu
 	closed  bool // guarded by mu
-	// kept are the endpoints of which connections are kept; nil: of all. Guarded by mu.
-	kept map[netip.AddrPort]struct{}
+	// pooled are the endpoints of which connections are kept; nil: of all. Guarded by mu.
+	pooled map[netip.AddrPort]struct{}
 	// interval is between two sweeps. Guarded by mu.
 	interval time.Duration
 }
@@ -56,7 +56,7 @@ func New(config Config) *Pool {
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
-func (p *Pool) take(from place) *Conn {
+func (p *Pool) take(from peer) *Conn {
 	for {
 		c := p.pop(from)
 		if c == nil || p.usable(c) {
@@ -66,12 +66,12 @@ func (p *Pool) take(from place) *Conn {
 	}
 }
 
-func (p *Pool) pop(from place) *Conn {
+func (p *Pool) pop(from peer) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conns := p.conns[from.address]
 	for i, c := range slices.Backward(conns) {
-		if c.place == from {
+		if c.peer == from {
 			p.conns[from.address] = slices.Delete(conns, i, i+1)
 			return c
 		}
@@ -90,7 +90,7 @@ func (p *Pool) usable(c *Conn) bool {
 	if c.brief {
 		keep = min(keep, p.config.Briefly)
 	}
-	return now.Sub(c.IdleSince) < keep && !c.worn(now) && c.quiet()
+	return now.Sub(c.IdleSince) < keep && !c.exhausted(now) && c.quiet()
 }
 
 // finestSweep bounds how often a sweep looks at the connections, however short the limits of a cluster are.
@@ -110,26 +110,26 @@ func (p *Pool) put(c *Conn) {
 	c.IdleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := c.place.address
+	at := c.peer.address
 	if p.closed || !p.keeps(at) || p.config.PerEndpoint <= 0 {
 		_ = c.Close()
 		return
 	}
 	if len(p.conns[at]) >= p.config.PerEndpoint {
-		p.evict(c.place)
+		p.evict(c.peer)
 	}
 	p.conns[at] = append(p.conns[at], c)
 	p.hasten(c)
 	p.start()
 }
 
-// evict closes the connection to an address that was used longest ago, so that one to the place can be kept: names that clients make up, and ask for once,
-// crowd out none that is in use. A place with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
-func (p *Pool) evict(to place) {
+// evict closes the connection to an address that was used longest ago, so that one to the peer can be kept: names that clients make up, and ask for once,
+// crowd out none that is in use. A peer with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
+func (p *Pool) evict(to peer) {
 	conns := p.conns[to.address]
 	oldest, own := 0, 0
 	for i, c := range slices.Backward(conns) {
-		if c.place == to {
+		if c.peer == to {
 			oldest = i
 			own++
 		}
@@ -143,8 +143,8 @@ func (p *Pool) evict(to place) {
 
 // keeps needs mu.
 func (p *Pool) keeps(endpoint netip.AddrPort) bool {
-	_, ok := p.kept[endpoint]
-	return ok || p.kept == nil
+	_, ok := p.pooled[endpoint]
+	return ok || p.pooled == nil
 }
 
 // KeepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are
@@ -152,14 +152,14 @@ func (p *Pool) keeps(endpoint netip.AddrPort) bool {
 func (p *Pool) KeepOnly(added, dropped []netip.AddrPort) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kept == nil {
-		p.kept = map[netip.AddrPort]struct{}{}
+	if p.pooled == nil {
+		p.pooled = map[netip.AddrPort]struct{}{}
 	}
 	for _, endpoint := range added {
-		p.kept[endpoint] = struct{}{}
+		p.pooled[endpoint] = struct{}{}
 	}
 	for _, endpoint := range dropped {
-		delete(p.kept, endpoint)
+		delete(p.pooled, endpoint)
 		p.drop(endpoint)
 	}
 }

@@ -33,13 +33,13 @@ func newCrowd(t *testing.T) *crowd {
 
 // use takes connections for requests that are under way at once, opens those that there are not, and puts all back.
 func (c *crowd) use(name string, atOnce int) {
-	at := place{address: netip.MustParseAddrPort("192.0.2.1:443"), tls: "k", sni: name}
+	at := peer{address: netip.MustParseAddrPort("192.0.2.1:443"), tls: "k", sni: name}
 	var used []*Conn
 	for range atOnce {
 		conn := c.pool.take(at)
 		if conn == nil {
 			c.handshakes++
-			conn = &Conn{Conn: &idleConn{}, place: at}
+			conn = &Conn{Conn: &idleConn{}, peer: at}
 		}
 		used = append(used, conn)
 	}

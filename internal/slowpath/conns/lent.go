@@ -22,7 +22,7 @@ type lentConn struct {
 // keeps the connection. withheld: the client has not got that response.
 func Lent(conn *upstream.Conn, endpoint netip.AddrPort, end func(reusable bool, received uint64, withheld bool)) *Conn {
 	lent := &lentConn{Conn: conn, end: end}
-	return &Conn{Conn: lent, place: place{address: endpoint}, lent: lent, opened: time.Now()}
+	return &Conn{Conn: lent, peer: peer{address: endpoint}, lent: lent, opened: time.Now()}
 }
 
 // Read implements net.Conn.

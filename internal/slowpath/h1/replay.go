@@ -23,10 +23,10 @@ type BodySource interface {
 type Replay struct {
 	body *RequestBody
 
-	reading sync.Mutex // held while the client is read
+	readMu sync.Mutex // held while the client is read
 
 	mu      sync.Mutex
-	kept    []byte        // guarded by mu
+	buffer  []byte        // guarded by mu
 	tooLong bool          // guarded by mu
 	current *ReplayReader // guarded by mu; of the last attempt
 }
@@ -63,7 +63,7 @@ func (s *ReplayReader) Whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.body.Whole() && s.at >= len(r.kept)
+	return r.body.Whole() && s.at >= len(r.buffer)
 }
 
 // Read implements BodySource. It returns what has been kept, and then reads the client. A reader of an earlier attempt gets an error.
@@ -72,8 +72,8 @@ func (s *ReplayReader) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	r := s.replay
-	r.reading.Lock()
-	defer r.reading.Unlock()
+	r.readMu.Lock()
+	defer r.readMu.Unlock()
 	// An attempt before may have read in the meantime.
 	if n, ok := s.again(p); ok {
 		return n, nil
@@ -94,10 +94,10 @@ func (s *ReplayReader) again(p []byte) (n int, ok bool) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tooLong || s.at >= len(r.kept) {
+	if r.tooLong || s.at >= len(r.buffer) {
 		return 0, false
 	}
-	n = copy(p, r.kept[s.at:])
+	n = copy(p, r.buffer[s.at:])
 	s.at += n
 	return n, true
 }
@@ -116,12 +116,12 @@ func (s *ReplayReader) keep(b []byte) {
 	switch {
 	case r.tooLong:
 		return
-	case r.current == s && len(r.kept)+len(b) > maxReplay:
-		r.tooLong, r.kept = true, nil
+	case r.current == s && len(r.buffer)+len(b) > maxReplay:
+		r.tooLong, r.buffer = true, nil
 		s.at = 0
 		return
 	}
-	r.kept = append(r.kept, b...)
+	r.buffer = append(r.buffer, b...)
 	s.at += len(b)
 }
 
@@ -129,21 +129,21 @@ func (s *ReplayReader) keep(b []byte) {
 // still waits for is not at hand. buffered is that of RequestBody.Reached.
 func (s *ReplayReader) AppendSmall(b []byte, buffered func() int) []byte {
 	r := s.replay
-	if !r.reading.TryLock() {
+	if !r.readMu.TryLock() {
 		return b
 	}
-	defer r.reading.Unlock()
+	defer r.readMu.Unlock()
 	if !r.body.Whole() && r.body.Small(buffered) {
 		s.keep(r.body.AppendTo(nil))
 		s.rewind()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.body.Whole() || len(r.kept) > smallBody {
+	if !r.body.Whole() || len(r.buffer) > smallBody {
 		return b
 	}
-	s.at = len(r.kept)
-	return append(b, r.kept...)
+	s.at = len(r.buffer)
+	return append(b, r.buffer...)
 }
 
 func (s *ReplayReader) rewind() {

@@ -114,8 +114,8 @@ type gate struct {
 
 // waiter is a request for which there is no connection.
 type waiter struct {
-	limit  uint32
-	passed chan func()
+	limit    uint32
+	admitted chan func()
 }
 
 // pollInterval is how soon the end of a request on the fast path is noticed, which nobody tells of.
@@ -128,13 +128,13 @@ func (g *gate) enter(ctx context.Context, b *model.Breakers) (leave func(), err 
 		return leave, err
 	}
 	select {
-	case leave := <-w.passed:
+	case leave := <-w.admitted:
 		return leave, nil
 	case <-ctx.Done():
 	}
 	g.forget(w)
 	select {
-	case leave := <-w.passed: // at this moment
+	case leave := <-w.admitted: // at this moment
 		leave()
 	default:
 	}
@@ -202,7 +202,7 @@ func (g *gate) passLocked(load Load) {
 		if !ok {
 			return
 		}
-		g.waiting[0].passed <- g.leaver(leave)
+		g.waiting[0].admitted <- g.leaver(leave)
 		g.waiting = g.waiting[1:]
 	}
 }

@@ -31,8 +31,8 @@ type Retries struct {
 	tried    []netip.AddrPort
 	// omitted are endpoints that no retry goes to while there are others; nil: nobody has looked.
 	omitted map[netip.AddrPort]bool
-	// counted: the cluster counts a retry of this request.
-	counted bool
+	// isCounted: the cluster counts a retry of this request.
+	isCounted bool
 }
 
 // Begin sets the policy of a request to the cluster of that name; nil: it is not sent again.
@@ -83,7 +83,7 @@ const (
 
 // Decide says what follows an attempt, and after what time where that is another one.
 func (r *Retries) Decide(o *Outcome) (Next, time.Duration) {
-	retried, tally := r.counted, r.admission.Tally
+	retried, tally := r.isCounted, r.admission.Tally
 	r.Leave()
 	if r.over || o.Final {
 		return Stand, 0
@@ -99,7 +99,7 @@ func (r *Retries) Decide(o *Outcome) (Next, time.Duration) {
 		return LimitReached, 0
 	}
 	r.left--
-	if r.counted = r.admission.enterRetry(); !r.counted {
+	if r.isCounted = r.admission.enterRetry(); !r.isCounted {
 		tally.denied.Add(1)
 		return Overflowed, 0
 	}
@@ -110,9 +110,9 @@ func (r *Retries) Decide(o *Outcome) (Next, time.Duration) {
 
 // Leave ends what the cluster counts: as in Envoy a retry counts until its outcome is known.
 func (r *Retries) Leave() {
-	if r.counted {
+	if r.isCounted {
 		r.admission.leaveRetry()
-		r.counted = false
+		r.isCounted = false
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // Session keeps a client with the endpoint that has answered it before.
 type Session struct {
 	rule *model.Session
-	// Wanted is the address that the request has brought; empty: none.
-	Wanted string
+	// Requested is the address that the request has brought; empty: none.
+	Requested string
 	// missing is the status of the answer to a request whose endpoint does not exist.
 	missing int
 }
@@ -28,11 +28,11 @@ func SessionOf(r *headers.Request) *Session {
 		return nil
 	}
 	asked := r.Asked()
-	return &Session{rule: rule, Wanted: rule.Endpoint(&asked, time.Now())}
+	return &Session{rule: rule, Requested: rule.Endpoint(&asked, time.Now())}
 }
 
 // Insists reports whether the request may go to no other endpoint.
-func (s *Session) Insists() bool { return s != nil && s.rule.Strict && s.Wanted != "" }
+func (s *Session) Insists() bool { return s != nil && s.rule.Strict && s.Requested != "" }
 
 // Missing notes that the endpoint does not exist.
 func (s *Session) Missing() { s.missing = cmp.Or(s.rule.NotFound, http.StatusServiceUnavailable) }
@@ -47,7 +47,7 @@ func (s *Session) Status(status int) int {
 
 // Keep tells the client which endpoint has answered, or has failed to, unless it has named that one.
 func (s *Session) Keep(r *headers.Request, fields []head.Field) []head.Field {
-	if s == nil || !r.Address.IsValid() || r.Address.String() == s.Wanted {
+	if s == nil || !r.Address.IsValid() || r.Address.String() == s.Requested {
 		return fields
 	}
 	name, value := s.rule.Field(r.Address.String(), time.Now())

@@ -5,11 +5,11 @@ package dfa
 // wide is how many bytes lead on from a state that looks for something in arbitrary text.
 const wide = 128
 
-// roams says whether the pattern of s looks for something in arbitrary text, as
+// isUnanchored says whether the pattern of s looks for something in arbitrary text, as
 // .*word.* does: then two states lead to each other, and most bytes on from either. The progress of
 // several such patterns is independent, and their states multiply. In [^/]+ there is
 // one wide state only, which remembers nothing.
-func (s *Set) roams() bool {
+func (s *Set) isUnanchored() bool {
 	isWide := s.wideStates()
 	for state := range s.States() {
 		if isWide[state] && s.returns(uint16(state), isWide) {

@@ -15,15 +15,15 @@ import (
 	"github.com/xlb-project/xlb/internal/model/matcher"
 )
 
-// compilePlain makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
-func compilePlain(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
+// compileTCP makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
+func compileTCP(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
 	p := l.TCP
 	table, notes := routes.Compile(left, where, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
 		Routes:  []*model.Route{{Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
-	if why := cmp.Or(inspects(l), p.InUserSpace(), follows(cfg, p), secured(cfg, p), otherFamily(cfg, l)); why != "" {
+	if why := cmp.Or(inspects(l), p.InUserSpace(), followsClient(cfg, p), secured(cfg, p), otherFamily(cfg, l)); why != "" {
 		table.Flags |= maps.TableSlow
 		notes = append(notes, note.Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
@@ -73,8 +73,8 @@ func inspects(l *model.Listener) string {
 	return "first bytes decide among filter chains"
 }
 
-// follows names a cluster whose endpoint is another one for each connection, if there is one.
-func follows(cfg *model.Config, p *model.TCPProxy) string {
+// followsClient names a cluster whose endpoint is another one for each connection, if there is one.
+func followsClient(cfg *model.Config, p *model.TCPProxy) string {
 	for _, share := range p.Clusters {
 		if c := cfg.Cluster(share.Name); c != nil && c.FollowsClient() {
 			return fmt.Sprintf("cluster %s is wherever the client connected to", c.Name)
