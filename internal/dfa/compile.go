@@ -45,7 +45,7 @@ func newWork(m *Memo) *work {
 	limits := m.limits
 	limits.SetStates = min(limits.SetStates, maxStates)
 	limits.PatternStates = min(limits.PatternStates, limits.SetStates, maxStates/rawFactor)
-	limits.RoamingBytes = min(limits.RoamingBytes, limits.SetBytes)
+	limits.UnanchoredBytes = min(limits.UnanchoredBytes, limits.SetBytes)
 	half := budget{left: limits.Steps / 2}
 	return &work{memo: m, limits: limits, compiling: half, joining: half, alone: budget{left: limits.AloneBytes}}
 }

@@ -25,9 +25,9 @@ type Limits struct {
 	SetStates int
 	// SetBytes is the size of one set's tables, see [Set.Bytes].
 	SetBytes int
-	// RoamingBytes is the same for sets with several patterns of which one roams, see [Partition]; at most SetBytes. Several small
+	// UnanchoredBytes is the same for sets with several patterns of which one is unanchored, see [Partition]; at most SetBytes. Several small
 	// sets hold more of those than a large one.
-	RoamingBytes int
+	UnanchoredBytes int
 	// Sets is how many sets Partition makes.
 	Sets int
 	// AloneBytes is the size of those sets together that are in no other set, see [PatternError.Alone].
@@ -48,15 +48,15 @@ const maxStates = 1 << 16
 // 200 MB of memory on the way.
 func Default() Limits {
 	return Limits{
-		PatternLength: 4096,
-		PatternStates: 4096,
-		PatternSteps:  4 << 20,
-		SetStates:     maxStates,
-		SetBytes:      4 << 20,
-		RoamingBytes:  4 << 20,
-		Sets:          16,
-		AloneBytes:    32 << 20,
-		Steps:         128 << 20,
+		PatternLength:   4096,
+		PatternStates:   4096,
+		PatternSteps:    4 << 20,
+		SetStates:       maxStates,
+		SetBytes:        4 << 20,
+		UnanchoredBytes: 4 << 20,
+		Sets:            16,
+		AloneBytes:      32 << 20,
+		Steps:           128 << 20,
 	}
 }
 

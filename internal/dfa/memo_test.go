@@ -13,9 +13,9 @@ import (
 // TestAMemoChangesNothing takes lists of patterns through random changes, under limits that some of them meet.
 func TestAMemoChangesNothing(t *testing.T) {
 	large := Default()
-	large.SetBytes, large.RoamingBytes = 1<<17, 1<<16
+	large.SetBytes, large.UnanchoredBytes = 1<<17, 1<<16
 	tight := Default()
-	tight.SetStates, tight.SetBytes, tight.RoamingBytes, tight.Sets = 2000, 1<<15, 1<<14, 4
+	tight.SetStates, tight.SetBytes, tight.UnanchoredBytes, tight.Sets = 2000, 1<<15, 1<<14, 4
 	poor := tight
 	poor.Steps, poor.PatternSteps = 1<<18, 1<<14
 	tests := []struct {

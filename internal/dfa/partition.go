@@ -27,20 +27,20 @@ type Compiler struct{ work *work }
 // Partition is the function of that name, with the steps that are left.
 func (c *Compiler) Partition(patterns []string) ([]*Set, []*PatternError) {
 	p := &packer{work: c.work, patterns: patterns}
-	var adding, roaming []leaf
+	var adding, unanchored []leaf
 	for i, pattern := range patterns {
 		l, refused := p.compile(i, pattern)
 		switch {
 		case refused != nil:
 			p.refused = append(p.refused, refused)
 		case l.isUnanchored:
-			roaming = append(roaming, l)
+			unanchored = append(unanchored, l)
 		default:
 			adding = append(adding, l)
 		}
 	}
 	p.divide(adding)
-	p.fill(roaming, p.limits.RoamingBytes)
+	p.fill(unanchored, p.limits.UnanchoredBytes)
 	p.close()
 	slices.SortFunc(p.refused, func(a, b *PatternError) int { return cmp.Compare(a.Index, b.Index) })
 	return p.closed, p.refused

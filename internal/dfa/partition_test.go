@@ -193,7 +193,7 @@ func TestIsUnanchored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := set.isUnanchored(); got != tt.want {
-			t.Errorf("%q: roams %v, want %v", tt.pattern, got, tt.want)
+			t.Errorf("%q: unanchored %v, want %v", tt.pattern, got, tt.want)
 		}
 	}
 }

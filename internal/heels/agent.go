@@ -118,7 +118,7 @@ func (a *Agent) Close() {
 }
 
 // Reload puts another configuration in force. Roles, interfaces, cgroup and option are fixed at Start: a change of those is refused, and nothing
-// of the configuration is used. An agent that another one has succeeded is refused with a *PinError: what is in force is that one's. It waits for whoever has the pin
+// of the configuration is used. An agent that another one has succeeded is refused with a *pins.Error: what is in force is that one's. It waits for whoever has the pin
 // directory's lock.
 func (a *Agent) Reload(c *settings.Config) error {
 	a.mu.Lock()

@@ -71,7 +71,7 @@ type Connection struct {
 var connSize = binary.Size(kernel.Conn{})
 
 // Connections lists the live connections. It asks the kernel for the sockets themselves: nothing has to be kept. A kernel that lets no iterator run over a map
-// answers in the agent's network namespace alone: elsewhere the error is a *PinError that says so.
+// answers in the agent's network namespace alone: elsewhere the error is a *pins.Error that says so.
 func (k *Kernel) Connections() ([]Connection, error) {
 	list := []Connection{}
 	for _, of := range []struct {

@@ -367,7 +367,7 @@ func (v *village) wire(h *villager) {
 	})
 }
 
-// wireUpAs is wireUp with an address of the link layer, and with something to do before the interface is up.
+// wireUpAs is Wire.Connect with an address of the link layer, and with something to do before the interface is up.
 func (r *rig) wireUpAs(h *host, mac net.HardwareAddr, before func(), addresses ...string) {
 	r.t.Helper()
 	heelstest.Within(r.t, r.wire.NS, func() error {

@@ -22,7 +22,7 @@ func NewBuilder() *Builder { return &Builder{automata: dfa.NewMemo(limits()), la
 // holds, while a sieve leaves most of them out in no time.
 func limits() dfa.Limits {
 	l := dfa.Default()
-	l.RoamingBytes = 256 << 10
+	l.UnanchoredBytes = 256 << 10
 	return l
 }
 

@@ -60,7 +60,7 @@ func slow(t *testing.T) map[string]struct {
 // However long a match takes, others have their turn meanwhile, and it ends with its client.
 func TestLongMatchesPauseAndEndWithTheirClient(t *testing.T) {
 	limits := dfa.Default()
-	limits.RoamingBytes, limits.Sets = 64<<10, 16
+	limits.UnanchoredBytes, limits.Sets = 64<<10, 16
 	for name, tt := range slow(t) {
 		t.Run(name, func(t *testing.T) {
 			m := New(tt.table, dfa.NewMemo(limits).Compiler())

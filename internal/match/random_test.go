@@ -63,7 +63,7 @@ func tableOf(routes ...*model.Route) *model.RouteTable {
 func tight(r *rand.Rand) dfa.Limits {
 	l := dfa.Default()
 	l.Sets = r.IntN(2)
-	l.RoamingBytes = 2 << 10
+	l.UnanchoredBytes = 2 << 10
 	l.SetBytes = 16 << 10
 	l.AloneBytes = []int{0, 4 << 10, 1 << 20}[r.IntN(3)]
 	l.PatternStates = []int{3, 1000}[r.IntN(2)]

@@ -30,7 +30,7 @@ type Ticket struct {
 }
 
 // Ticket returns an idle ticket of a tenant.
-func (d *Scheduler) Ticket(p Path) *Ticket { return &Ticket{scheduler: d, path: p} }
+func (s *Scheduler) Ticket(p Path) *Ticket { return &Ticket{scheduler: s, path: p} }
 
 // Another is a further ticket of the same tenant.
 func (t *Ticket) Another() *Ticket { return &Ticket{scheduler: t.scheduler, path: t.path} }

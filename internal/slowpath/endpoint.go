@@ -55,10 +55,10 @@ func securityOf(e ChosenEndpoint) (tls *model.UpstreamTLS, hostname string) {
 // destined is an endpoint that nobody balances: where the client meant to go.
 type destined netip.AddrPort
 
-// Address implements Picked.
+// Address implements ChosenEndpoint.
 func (d destined) Address() netip.AddrPort { return netip.AddrPort(d) }
 
-// Done implements Picked.
+// Done implements ChosenEndpoint.
 func (destined) Done(Outcome) {}
 
 // pick chooses an endpoint of a cluster for a connection to that destination.

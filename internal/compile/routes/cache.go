@@ -27,8 +27,8 @@ func NewCache() *Cache {
 func automataLimits() dfa.Limits {
 	limits := dfa.Default()
 	limits.Sets = int(maps.MaxAutomata)
-	limits.RoamingBytes = maxBlocks * int(maps.CellsPerBlock) * 2 / limits.Sets
-	limits.SetBytes = 2 * limits.RoamingBytes
+	limits.UnanchoredBytes = maxBlocks * int(maps.CellsPerBlock) * 2 / limits.Sets
+	limits.SetBytes = 2 * limits.UnanchoredBytes
 	return limits
 }
 
