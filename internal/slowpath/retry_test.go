@@ -33,7 +33,7 @@ func failingFirst(heads *atomic.Int32, body int64) func(net.Conn, *bufio.Reader)
 			}
 			if heads.Add(1) == 1 {
 				_, _ = io.CopyN(io.Discard, request.Body, body)
-				_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n")
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 				return
 			}
 			body, err := io.ReadAll(request.Body)
@@ -88,7 +88,7 @@ func TestRetryGoesOnWithABodyThatIsStillComing(t *testing.T) {
 }
 
 func TestRetryKeepsAwayFromEndpointsThatWereTried(t *testing.T) {
-	bad, good := saying(t, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n"), saying(t, ok2)
+	bad, good := saying(t, "HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), saying(t, ok2)
 	policy := model.Retry{On: model.RetryOn5xx, Retries: 1, AvoidPrevious: true}
 	// The one after the last bad one in the balancer's turn is bad again.
 	f := newFront(t, list(bad, bad, good), retried(policy))
@@ -123,7 +123,7 @@ func TestRetriesAtATimeAreBounded(t *testing.T) {
 		case <-wait:
 		case <-time.After(patience):
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n")
+		_, _ = io.WriteString(conn, "HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 	})
 	f := newFront(t, list(endpoint), retried(model.Retry{On: model.RetryOn5xx, Retries: 1}))
 	answers := make(chan string, requests)
