@@ -3,7 +3,6 @@
 package harness
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -36,10 +35,18 @@ func (b *Balancer) ResetServerSockets(t testing.TB) (n int) {
 
 func resetSockets(t testing.TB, sockets *ebpf.Map) (n int) {
 	t.Helper()
-	holder := holderOffset(t)
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: socketProgram(sockets.FD(), holderOffset(t))})
+	if err != nil {
+		t.Fatalf("load the program that looks at a server's socket: %+v", err)
+	}
+	defer program.Close()
 	key, err := sockets.NextKeyBytes(nil)
 	for ; err == nil && key != nil; key, err = sockets.NextKeyBytes(key) {
-		if lookAtSocket(t, sockets, binary.NativeEndian.Uint32(key), holder) == socketResetAndHeld {
+		result, err := program.Run(&ebpf.RunOptions{Data: append(make([]byte, keyOffset), key...)})
+		if err != nil {
+			t.Fatalf("look at a server's socket: %v", err)
+		}
+		if result == socketResetAndHeld {
 			n++
 		}
 	}
@@ -69,34 +76,28 @@ func holderOffset(t testing.TB) int16 {
 	return 0
 }
 
-// lookAtSocket runs a program that looks a socket up: user space gets only its cookie.
-func lookAtSocket(t testing.TB, sockets *ebpf.Map, key uint32, holder int16) uint32 {
-	t.Helper()
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: socketProgram(sockets.FD(), key, holder)})
-	if err != nil {
-		t.Fatalf("load the program that looks at a server's socket: %+v", err)
-	}
-	defer program.Close()
-	// An Ethernet frame has to be given, and is not looked at.
-	result, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 64)})
-	if err != nil {
-		t.Fatalf("look at a server's socket: %v", err)
-	}
-	return result
-}
+const (
+	// keyOffset is where the program finds the key of an entry: behind the Ethernet header of the packet that it is run with.
+	keyOffset = 14
+	// These are offsets of struct __sk_buff and struct bpf_sock, which the kernel keeps.
+	dataOffset, dataEndOffset, stateOffset = 76, 80, 72
+)
 
-// stateOffset is that of bpf_sock.state.
-const stateOffset = 72
-
-func socketProgram(sockets int, key uint32, holder int16) asm.Instructions {
+// socketProgram looks a socket up: user space gets only its cookie.
+func socketProgram(sockets int, holder int16) asm.Instructions {
 	return asm.Instructions{
-		asm.Mov.Imm(asm.R2, int32(key)),
+		asm.Mov.Imm(asm.R8, socketGone),
+		asm.LoadMem(asm.R2, asm.R1, dataOffset, asm.Word),
+		asm.LoadMem(asm.R3, asm.R1, dataEndOffset, asm.Word),
+		asm.Mov.Reg(asm.R4, asm.R2),
+		asm.Add.Imm(asm.R4, keyOffset+4),
+		asm.JGT.Reg(asm.R4, asm.R3, "out"),
+		asm.LoadMem(asm.R2, asm.R2, keyOffset, asm.Word),
 		asm.StoreMem(asm.RFP, -4, asm.R2, asm.Word),
 		asm.LoadMapPtr(asm.R1, sockets),
 		asm.Mov.Reg(asm.R2, asm.RFP),
 		asm.Add.Imm(asm.R2, -4),
 		asm.FnMapLookupElem.Call(),
-		asm.Mov.Imm(asm.R8, socketGone),
 		asm.JEq.Imm(asm.R0, 0, "out"),
 		asm.Mov.Reg(asm.R7, asm.R0),
 		asm.Mov.Imm(asm.R8, socketInUse),
