@@ -18,6 +18,7 @@ import (
 var nodes = flag.Int("nodes", 4, "how many random nodes balance by zone")
 
 func TestZonesAreEnvoys(t *testing.T) {
+	envoytest.Binary(t) // without one the parts would be skipped, and nothing counted
 	t.Logf("seed %d: repeat with -seed=%d", *seed, *seed)
 	zoned := 0
 	for i := range *nodes {
