@@ -40,6 +40,7 @@ var layers = map[string][]string{
 	"files":     nil,
 	"lpm":       nil,
 	"netns":     nil,
+	"workload":  {"netns", "poller"},
 	"check":     {"lpm", "netns"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files", "plural"},
 	"xds":       {"model", "limits", "logging"},
@@ -50,8 +51,8 @@ var layers = map[string][]string{
 	"reconcile": {"compile", "maps", "model", "hashing", "plural", "logging"},
 	"datapath":  {"maps", "lpm"},
 	"balance":   {"maps", "hashing"},
-	"anchor":    {"crash", "maps", "poller", "shares", "sockdiag", "upstream", "limits"},
-	"pool":      {"maps", "poller", "upstream"},
+	"anchor":    {"crash", "maps", "poller", "shares", "sockdiag", "upstream", "limits", "workload"},
+	"pool":      {"maps", "poller", "upstream", "workload"},
 	"health":    {"model", "maps", "poller", "limits"},
 	"guard":     {"maps"},
 	"guardctl":  {"check", "guard", "logging", "maps", "reconcile", "shares"},
@@ -65,7 +66,7 @@ var layers = map[string][]string{
 	"heels":     {"problem", "files", "limits", "netns", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
 	"activate":    {"compile", "generation", "maps", "match", "model", "pool", "reconcile", "shutdown"},
-	"dialer":      {"anchor", "generation", "health", "model", "mtls", "shares", "slowpath", "upstream"},
+	"dialer":      {"anchor", "generation", "health", "model", "mtls", "shares", "slowpath", "upstream", "workload"},
 	"adminserver": {"admin", "model"},
 	"listeners":   {"anchor", "model", "slowpath"},
 	"precedence":  nil,
