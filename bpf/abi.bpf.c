@@ -42,6 +42,8 @@ SHARED(traffic);
 SHARED(body_scan);
 SHARED(endpoint);
 SHARED(endpoint_address);
+SHARED(pool_key);
+SHARED(pool);
 SHARED(slot);
 SHARED(request_copy);
 SHARED(peer_key);

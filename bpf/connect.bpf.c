@@ -39,11 +39,32 @@ static __always_inline enum verdict connect_allowed(void)
 	return VERDICT_CONNECT_INTERCEPTED;
 }
 
+/* The daemon is told of a namespace at most so often: it may have tried in vain to serve it. */
+#define STRANGER_EVENT_NS 1000000000ULL
+
+/* Tells the daemon of a network namespace that it does not know, and by which thread it gets there. */
+static __always_inline void connect_report(__u64 netns)
+{
+	struct event e = { .kind = EVENT_NAMESPACE, .detail = bpf_get_current_pid_tgid(), .cookie = netns };
+	__u64 *told = bpf_map_lookup_elem(&strangers, &netns);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!report_namespaces || (told && now - *told < STRANGER_EVENT_NS))
+		return;
+	/* An event that is lost is raised again with the next connection. */
+	if (!bpf_ringbuf_output(&events, &e, sizeof(e), 0))
+		bpf_map_update_elem(&strangers, &netns, &now, BPF_ANY);
+}
+
+/* The anchors of the socket's network namespace; NULL: the daemon does not know it. */
 static __always_inline struct anchor_ports *connect_anchor(struct bpf_sock_addr *ctx)
 {
 	__u64 netns = bpf_get_netns_cookie(ctx);
+	struct anchor_ports *ports = bpf_map_lookup_elem(&anchors, &netns);
 
-	return bpf_map_lookup_elem(&anchors, &netns);
+	if (!ports)
+		connect_report(netns);
+	return ports;
 }
 
 static __always_inline __u32 any_anchor(void)
@@ -189,6 +210,7 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	__builtin_memcpy(ps->vip, key->addr, sizeof(ps->vip));
 	ps->vip_port = key->port;
 	ps->listener = *listener;
+	ps->workload = to->ports->workload;
 	connect_note_tenant(ps);
 	ps->requests = 0;
 	ps->held = 0;

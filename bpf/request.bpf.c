@@ -440,8 +440,10 @@ static __always_inline void request_count(struct sk_msg_md *msg, struct slot *s)
 
 struct lease_try {
 	struct sk_msg_md *msg;
+	struct pool *pool;
 	struct endpoint *endpoint;
 	struct slot *slot;
+	struct pool_key of;
 	/* Bytes that the i-sock must have room for. */
 	__u64 room;
 	__u64 lease;
@@ -470,7 +472,7 @@ static long lease_try_step(__u32 i, void *ctx)
 	__u32 index;
 
 	(void)i;
-	s = lease_begin(t->endpoint, &index, &lease);
+	s = lease_begin(t->pool, &t->of, t->endpoint, &index, &lease);
 	if (index == NO_SLOT)
 		return 1;
 	if (!s)
@@ -628,7 +630,10 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 						 const struct edit *edit, __u32 chosen, __u64 room, __u32 counted)
 {
 	struct endpoint *e = endpoint_at(chosen);
-	struct lease_try t = { .msg = msg, .endpoint = e, .room = room };
+	struct lease_try t = {
+		.msg = msg, .endpoint = e, .room = room, .of = { .workload = ps->workload, .endpoint = chosen }
+	};
+	struct pool *pool;
 	__u64 claimed;
 	__u32 first;
 
@@ -639,16 +644,22 @@ static __always_inline enum verdict request_move(struct sk_msg_md *msg, struct p
 		return HANDOVER_ENDPOINT_TLS;
 	if (e->flags & ENDPOINT_GUARDED)
 		return HANDOVER_GUARDED;
+	pool = pool_of(&t.of);
+	if (!pool) {
+		pool_low(&t.of, 1);
+		return HANDOVER_POOL_EMPTY;
+	}
+	t.pool = pool;
 	bpf_loop(MAX_LEASE_TRIES, lease_try_step, &t, 0);
 	if (t.failure)
 		return t.failure;
 	if (!t.done || !t.slot) {
-		__sync_fetch_and_add(&e->missed, 1);
-		endpoint_want(e, chosen);
+		__sync_fetch_and_add(&pool->missed, 1);
+		pool_want(pool, &t.of);
 		return HANDOVER_POOL_EMPTY;
 	}
-	if (!(__u32)e->idle || (e->ask_at && e->outstanding >= e->ask_at))
-		endpoint_want(e, chosen);
+	if (!(__u32)pool->idle || (pool->ask_at && pool->leased >= pool->ask_at))
+		pool_want(pool, &t.of);
 	/* As the client has sent it: the daemon, should it send it again, edits it itself. */
 	t.slot->kept = request_keep(msg, ps, t.index);
 	if (!request_retries(t.slot, t.index, to->flags)) {

@@ -276,7 +276,7 @@ int xlb_selftest_pick(struct __sk_buff *skb)
 	return c ? balance_pick(c, hash) : NO_ENDPOINT;
 }
 
-/* What tests of leases ask: that the endpoint ask for i-socks, or that the slot's lease of that number end, of which the client is to be told or not. */
+/* What tests of leases ask: that the pool of that number ask for i-socks to the endpoint of that number, or that the slot's lease of that number end, of which the client is to be told or not. */
 enum lease_test_kind {
 	LEASE_TEST_WANT = 0,
 	LEASE_TEST_BREAK,
@@ -294,18 +294,20 @@ SEC("tc")
 int xlb_selftest_lease(struct __sk_buff *skb)
 {
 	struct lease_test t;
-	struct endpoint *e;
+	struct pool_key of = {};
+	struct pool *p;
 	struct slot *s;
 
 	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &t, sizeof(t)))
 		return -1;
-	e = endpoint_at(t.index);
+	of.endpoint = t.index;
+	p = pool_at(t.index);
 	s = slot_at(t.index);
-	if (!e || !s)
+	if (!p || !s)
 		return -1;
 	switch (t.kind) {
 	case LEASE_TEST_WANT:
-		endpoint_want(e, t.index);
+		pool_want(p, &of);
 		break;
 	case LEASE_TEST_BREAK:
 		lease_break(s, t.index, t.lease);

@@ -211,10 +211,13 @@ struct control {
 };
 
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
- * many services do not crowd the source ports of one address. 0 is none. */
+ * many services do not crowd the source ports of one address. 0 is none: a namespace without any is known, and not served. */
 struct anchor_ports {
 	__u16 port4[ANCHOR_PORTS];
 	__u16 port6[ANCHOR_PORTS];
+	/* The daemon's number of the network namespace; 0: its own. */
+	__u32 workload;
+	__u32 reserved;
 };
 
 /* A service address. */
@@ -742,16 +745,13 @@ struct traffic {
 
 /* An endpoint of a cluster, SHARED. */
 struct endpoint {
-	/* Idle i-socks, a stack: low half, top slot plus 1 (0 is empty); high half, a tag that changes with every
-	 * exchange, so that a slot which left and came back is noticed. Writers: everybody. */
-	__u64 idle;
-	/* Requests begun and not yet ended, on both paths. Writers: everybody. */
+	/* Requests begun and not yet ended, on both paths, of all workloads. Writers: everybody. */
 	__u32 outstanding;
 	/* enum endpoint_flags. Writer: daemon. */
 	__u32 flags;
 	__u32 weight;
-	/* Non-zero asks the daemon for more i-socks. Set by whoever finds too few, cleared by the daemon. */
-	__u32 want;
+	/* Its cluster. Writer: daemon. */
+	__u32 cluster;
 	/* Leases that ended otherwise than with a whole response. Writers: everybody. */
 	__u64 broken;
 	/* Of those, leases that ended without a fault of the endpoint: nearly always its client has left. Never more than broken, if read
@@ -765,14 +765,30 @@ struct endpoint {
 	/* So many of them in a row wake the daemon; 0: nothing does. Writer: daemon. */
 	__u32 error_limit;
 	__u32 gateway_error_limit;
-	/* Its cluster. Writer: daemon. */
-	__u32 cluster;
-	/* From so many outstanding requests on the daemon is asked for more i-socks although some are idle; 0: only when none is. Writer:
-	 * daemon. */
-	__u32 ask_at;
+};
+
+/* A workload's i-socks to an endpoint: key of pool_indices. */
+struct pool_key {
+	__u32 workload;
+	__u32 endpoint;
+};
+
+/* A workload's i-socks to an endpoint, SHARED. The daemon may give an entry to another workload and endpoint when no slot is of it any more; a program
+ * that has found it before leaves the slots that it then finds there: they say whose they are. */
+struct pool {
+	/* Idle i-socks, a stack: low half, top slot plus 1 (0 is empty); high half, a tag that changes with every
+	 * exchange, so that a slot which left and came back is noticed. Writers: everybody. */
+	__u64 idle;
+	/* Leases that run on its i-socks. Writers: everybody. */
+	__u32 leased;
+	/* Non-zero asks the daemon for more i-socks. Set by a program that finds too few, cleared by the daemon. */
+	__u32 want;
 	/* Requests that found no idle i-sock since the daemon last opened some. Writers: request program; the daemon, which sets it to 0. */
 	__u32 missed;
-	__u32 reserved;
+	/* From so many leases on the daemon is asked for more i-socks although some are idle; 0: only when none is. Writer: daemon. */
+	__u32 ask_at;
+	/* So that no entry lies in two cache lines. */
+	__u64 reserved;
 };
 
 /* Where an endpoint listens, SHARED; by the endpoint's number. IPv4 mapped into IPv6. Writer: daemon, before a group leads to the
@@ -1007,6 +1023,10 @@ struct slot {
 	__u64 held_lease;
 	/* Of an i-sock to another host: its write_seq before the lease's request. Writer: the request's program. */
 	__u32 first_sequence;
+	/* Index into pools: where the slot lies while it is idle. Writer of this and of workload: daemon, while CONNECTING. */
+	__u32 pool;
+	/* The workload in whose network namespace the i-sock is. No other's request is moved there. */
+	__u32 workload;
 	__u32 reserved;
 	/* Bytes that the server, on this host, had been given to send over TCP on this connection before the response spilled. The daemon
 	 * has read as many, or what it would read began with some that nobody asked for. Writer: the response's program. */
@@ -1059,6 +1079,8 @@ enum event_kind {
 	EVENT_ARRIVED = 6,
 	/* An invariant did not hold; event.detail is enum guard. */
 	EVENT_GUARD = 7,
+	/* A thread has connected to a service address in a network namespace that `anchors` does not have. */
+	EVENT_NAMESPACE = 8,
 };
 
 /* Which limits of an endpoint EVENT_OUTLIER is about. */
@@ -1072,10 +1094,11 @@ struct event {
 	__u32 kind;
 	__u32 slot;
 	__u32 endpoint;
-	/* enum outlier, enum guard */
+	/* enum outlier, enum guard; of an EVENT_POOL_LOW the workload, of an EVENT_NAMESPACE the thread, by its number in the first pid namespace. */
 	__u32 detail;
+	/* Of an EVENT_POOL_LOW: how many requests have found no pool. */
 	__u64 lease;
-	/* Of an EVENT_GUARD: the client's. */
+	/* Of an EVENT_GUARD: the client's; of an EVENT_NAMESPACE: the namespace's. */
 	__u64 cookie;
 };
 

@@ -137,6 +137,9 @@ struct psock {
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
 	__u32 read_base;
 	__u32 write_base;
+	/* As in struct anchor_ports: that of its network namespace. */
+	__u32 workload;
+	__u32 reserved;
 	/* Bytes of the request's body still to come, or CHUNKED_BODY. */
 	__u64 body;
 	/* Its chunks as far as the first send has them; then the slot's scan goes on. */

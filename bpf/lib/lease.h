@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The exclusive use of an i-sock for one request and its response.
  *
- * Idle slots of an endpoint form a lock-free stack (Treiber) threaded through slot.next. Its head carries a tag that changes with
+ * Idle slots of a pool form a lock-free stack (Treiber) threaded through slot.next. Its head carries a tag that changes with
  * every exchange, so a slot that left and came back between a read and the exchange is noticed. Slots are never freed memory,
  * so reading `next` of one that has just been taken is harmless: the exchange fails.
  *
@@ -25,7 +25,7 @@
 #define PENDING_PARTS 8
 
 struct stack_walk {
-	struct endpoint *endpoint;
+	struct pool *pool;
 	struct slot *slot;
 	__u32 index;
 	__u32 done;
@@ -34,7 +34,7 @@ struct stack_walk {
 static long stack_pop_step(__u32 i, void *ctx)
 {
 	struct stack_walk *w = ctx;
-	__u64 head = *(volatile __u64 *)&w->endpoint->idle;
+	__u64 head = *(volatile __u64 *)&w->pool->idle;
 	__u32 top = head;
 	struct slot *s;
 	__u64 next;
@@ -46,7 +46,7 @@ static long stack_pop_step(__u32 i, void *ctx)
 	if (!s)
 		return 1;
 	next = ((head >> 32) + 1) << 32 | s->next;
-	if (__sync_val_compare_and_swap(&w->endpoint->idle, head, next) != head)
+	if (__sync_val_compare_and_swap(&w->pool->idle, head, next) != head)
 		return 0;
 	w->index = top - 1;
 	w->done = 1;
@@ -54,9 +54,9 @@ static long stack_pop_step(__u32 i, void *ctx)
 }
 
 /* Takes the top slot; NO_SLOT when there is none. */
-static __always_inline __u32 stack_pop(struct endpoint *e)
+static __always_inline __u32 stack_pop(struct pool *p)
 {
-	struct stack_walk w = { .endpoint = e };
+	struct stack_walk w = { .pool = p };
 	struct slot *s;
 
 	bpf_loop(STACK_TRIES, stack_pop_step, &w, 0);
@@ -71,20 +71,20 @@ static __always_inline __u32 stack_pop(struct endpoint *e)
 static long stack_push_step(__u32 i, void *ctx)
 {
 	struct stack_walk *w = ctx;
-	__u64 head = *(volatile __u64 *)&w->endpoint->idle;
+	__u64 head = *(volatile __u64 *)&w->pool->idle;
 
 	(void)i;
 	w->slot->next = head;
-	if (__sync_val_compare_and_swap(&w->endpoint->idle, head, ((head >> 32) + 1) << 32 | (w->index + 1)) != head)
+	if (__sync_val_compare_and_swap(&w->pool->idle, head, ((head >> 32) + 1) << 32 | (w->index + 1)) != head)
 		return 0;
 	w->done = 1;
 	return 1;
 }
 
-/* Puts an idle slot on its endpoint's stack. False: contention; the caller breaks the slot. */
-static __always_inline int stack_push(struct endpoint *e, struct slot *s, __u32 index)
+/* Puts an idle slot on its pool's stack. False: contention; the caller breaks the slot. */
+static __always_inline int stack_push(struct pool *p, struct slot *s, __u32 index)
 {
-	struct stack_walk w = { .endpoint = e, .slot = s, .index = index };
+	struct stack_walk w = { .pool = p, .slot = s, .index = index };
 
 	s->stacked = 1;
 	bpf_loop(STACK_TRIES, stack_push_step, &w, 0);
@@ -110,6 +110,16 @@ static __always_inline int slot_exchange(struct slot *s, enum slot_state from, e
 	return __sync_val_compare_and_swap(&s->state, from, to) == from;
 }
 
+/* One lease more, or less, of the slot's pool. */
+static __always_inline struct pool *pool_count(const struct slot *s, __s32 n)
+{
+	struct pool *p = pool_at(s->pool);
+
+	if (p)
+		__sync_fetch_and_add(&p->leased, n);
+	return p;
+}
+
 /* Ends that lease otherwise than with a whole response, and tells whether it ran still. untold: the lease, if the daemon is to tell the client,
  * else 0. */
 static __always_inline int lease_end(struct slot *s, __u32 index, __u64 lease, __u64 untold)
@@ -122,6 +132,7 @@ static __always_inline int lease_end(struct slot *s, __u32 index, __u64 lease, _
 	s->lease = lease + 1;
 	e = endpoint_at(s->endpoint);
 	cluster_leave_slot(s, e);
+	pool_count(s, -1);
 	if (e) {
 		__sync_fetch_and_add(&e->outstanding, -1);
 		__sync_fetch_and_add(&e->broken, 1);
@@ -162,6 +173,7 @@ static __always_inline void slot_discard(struct slot *s, __u32 index)
 static __always_inline void lease_release(struct slot *s, __u32 index, __u64 lease)
 {
 	struct endpoint *e = endpoint_at(s->endpoint);
+	struct pool *p;
 
 	/* The next lease is LEASED before it is filled: the daemon must not find this one's deadline in it, nor take the one for the other by the
 	 * cookie. */
@@ -172,10 +184,11 @@ static __always_inline void lease_release(struct slot *s, __u32 index, __u64 lea
 	if (!slot_exchange_word(s, slot_word(SLOT_LEASED, lease), slot_word(SLOT_READY, 0)))
 		return;
 	s->lease = lease + 1;
+	p = pool_count(s, -1);
 	if (!e)
 		return;
 	__sync_fetch_and_add(&e->outstanding, -1);
-	if (s->flags & SLOT_RETIRE || !stack_push(e, s, index))
+	if (!p || s->flags & SLOT_RETIRE || !stack_push(p, s, index))
 		slot_discard(s, index);
 }
 
@@ -264,10 +277,25 @@ static __always_inline int nothing_read_since_lease(struct bpf_sock *sk, const s
 	return sock_tcp(sk)->tcp_clock_cache < s->begun_ns;
 }
 
-/* Takes an idle i-sock of the endpoint for the p-sock. */
-static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index, __u64 *lease)
+/* A workload's i-socks to an endpoint; NULL: there are none yet. */
+static __always_inline struct pool *pool_of(const struct pool_key *of)
 {
-	__u32 i = stack_pop(e);
+	__u32 *index = bpf_map_lookup_elem(&pool_indices, of);
+
+	return index ? pool_at(*index) : 0;
+}
+
+/* Whether the i-sock is one of that workload's to that endpoint. An entry of `pools` may have become another's behind the look-up. */
+static __always_inline int slot_is_of(const struct slot *s, const struct pool_key *of)
+{
+	return s->workload == of->workload && s->endpoint == of->endpoint;
+}
+
+/* Takes an idle i-sock of the pool. The key is that by which the pool was found. */
+static __always_inline struct slot *lease_begin(struct pool *p, const struct pool_key *of, struct endpoint *e,
+						__u32 *index, __u64 *lease)
+{
+	__u32 i = stack_pop(p);
 	struct slot *s;
 
 	*index = i;
@@ -276,23 +304,41 @@ static __always_inline struct slot *lease_begin(struct endpoint *e, __u32 *index
 	s = slot_at(i);
 	if (!s)
 		return 0;
+	if (!slot_is_of(s, of)) {
+		slot_discard(s, i);
+		return 0;
+	}
 	/* Nobody else takes it; who breaks it at once must find the number of the lease. */
 	*lease = s->lease + 1;
 	s->lease = *lease;
 	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
 	if (!slot_exchange_word(s, slot_word(SLOT_READY, 0), slot_word(SLOT_LEASED, *lease)))
 		return 0;
+	pool_count(s, 1);
 	__sync_fetch_and_add(&e->outstanding, 1);
 	return s;
 }
 
-static __always_inline void endpoint_want(struct endpoint *e, __u32 index)
+/* Asks the daemon for i-socks. missed: how many requests have found no pool. */
+static __always_inline long pool_low(const struct pool_key *of, __u32 missed)
 {
-	if (e->want || __sync_val_compare_and_swap(&e->want, 0, 1))
+	struct event e = { .kind = EVENT_POOL_LOW,
+			   .slot = NO_SLOT,
+			   .endpoint = of->endpoint,
+			   .detail = of->workload,
+			   .lease = missed };
+
+	return bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+}
+
+/* The same, once until the daemon has answered. */
+static __always_inline void pool_want(struct pool *p, const struct pool_key *of)
+{
+	if (p->want || __sync_val_compare_and_swap(&p->want, 0, 1))
 		return;
 	/* An event that is lost must be raised again by the next request. */
-	if (raise_event(EVENT_POOL_LOW, NO_SLOT, index, 0))
-		e->want = 0;
+	if (pool_low(of, 0))
+		p->want = 0;
 }
 
 #endif

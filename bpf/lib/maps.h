@@ -102,6 +102,18 @@ SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)
 /* i-socks. See struct slot for who writes what. */
 SHARED_PAGES(slots, slot, 512, 16384)
 
+/* Pools of i-socks, and which is whose: as many as slots, since each has one at least. Writers of pools: daemon, and the programs that begin and end leases.
+ * Writer of pool_indices: daemon. Reader: request program. */
+SHARED_ARRAY(pools, pool, 16384)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pool_key);
+	__type(value, __u32);
+	__uint(max_entries, 16384);
+} pool_indices SEC(".maps");
+
 /* By slot. Mapped by the daemon, which reads an entry when the slot's lease has broken, or its request is to be sent again. Writer: the
  * request program that holds the lease. Reader: response program. */
 SHARED_PAGES(request_copies, request_copy, 512, 16384)
@@ -172,6 +184,14 @@ struct {
 	__type(value, struct anchor_ports);
 	__uint(max_entries, 4096);
 } anchors SEC(".maps");
+
+/* When the daemon was last told of a network namespace that `anchors` does not have, by its cookie, CLOCK_MONOTONIC. Writers: connect programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, 1024);
+} strangers SEC(".maps");
 
 /* Hosts to virtual hosts: as many as these, and a reload needs room for both versions. Writer: reconcile. Reader: request program. */
 struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/generationtest"
 	"github.com/xlb-project/xlb/test/mapstest"
@@ -23,9 +24,10 @@ func (b *balancing) pooled() (*Pools, *pool.Pool) {
 	pools := NewPools(PoolsConfig{
 		FastPath: false, Shared: b.kernel.Shared, Reconciler: b.kernel.Reconciler, Pool: func() *pool.Pool { return i }, KeepConnections: func(_, _ []netip.AddrPort) {},
 	})
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, nil)
 	sockets.Peers = mapstest.NewFakeTable[maps.PeerKey, uint32](nil)
-	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Logger: slog.New(slog.DiscardHandler), Released: pools.Closed})
+	sockets.Pools = mapstest.NewFakeTable[maps.PoolKey, uint32](nil)
+	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Own: workload.Own(0), Logger: slog.New(slog.DiscardHandler), Released: pools.Closed})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// WaitForLocks has senders wait for the lock of a socket on this host, whoever holds it. For tests: so they hold a message between its
 	// program and its target.
 	WaitForLocks bool
+	// ReportNamespaces has connect programs tell of network namespaces that they do not know.
+	ReportNamespaces bool
 	// Kernel is what Probe found; needed for the fast path only.
 	Kernel Kernel
 }
@@ -134,6 +136,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	values := map[string]any{
 		"fast_path":         boolByte(o.FastPath),
 		"refuse_when_down":  boolByte(o.RefuseWhenDown),
+		"report_namespaces": boolByte(o.ReportNamespaces),
 		"same_host_tcp":     boolByte(o.SameHostTCP),
 		"wait_for_locks":    boolByte(o.WaitForLocks),
 		"ingress_charged":   boolByte(o.Kernel.IngressCharged),
@@ -206,7 +209,7 @@ func (d *Datapath) wrapMaps() error {
 	m, pages := &d.objects.xlbMaps, d.pages
 	arrays := maps.Arrays{
 		Control: m.Controls, Clusters: m.Clusters, Groups: m.Groups, Endpoints: m.Endpoints, Addresses: m.EndpointAddresses, VHosts: m.Vhosts,
-		Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
+		Pools: m.Pools, Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
 		BucketLists: pages["bucket_lists"],
 	}
 	// Without the fast path nobody leases.
@@ -218,7 +221,7 @@ func (d *Datapath) wrapMaps() error {
 		return err
 	}
 	d.Shared = shared
-	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.IsockSlots, m.Psocks, m.Isocks)
+	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.PoolIndices, m.IsockSlots, m.Psocks, m.Isocks)
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)

@@ -31,10 +31,10 @@ type leaseRig struct {
 }
 
 type leaseParts struct {
-	Program   *ebpf.Program `ebpf:"xlb_selftest_lease"`
-	Endpoints *ebpf.Map     `ebpf:"endpoints"`
-	Slots     *ebpf.Map     `ebpf:"slots"`
-	Events    *ebpf.Map     `ebpf:"events"`
+	Program *ebpf.Program `ebpf:"xlb_selftest_lease"`
+	Pools   *ebpf.Map     `ebpf:"pools"`
+	Slots   *ebpf.Map     `ebpf:"slots"`
+	Events  *ebpf.Map     `ebpf:"events"`
 }
 
 // roomForEvents is the smallest size of their buffer, in bytes.
@@ -49,7 +49,7 @@ func newLeaseRig(t *testing.T) *leaseRig {
 	must(t, spec.LoadAndAssign(&r.leaseParts, nil))
 	pages := bpfmap.NewPages("slots", r.Slots, spec.Maps["slots"].InnerMap)
 	t.Cleanup(func() {
-		must(t, errors.Join(r.Program.Close(), r.Endpoints.Close(), r.Slots.Close(), r.Events.Close(), pages.Close()))
+		must(t, errors.Join(r.Program.Close(), r.Pools.Close(), r.Slots.Close(), r.Events.Close(), pages.Close()))
 	})
 	r.slots = bpfmap.NewPagedTable[maps.Slot](pages)
 	must(t, r.slots.Put(0, maps.Slot{}))
@@ -69,11 +69,11 @@ func (r *leaseRig) run(kind, index uint32, lease uint64) {
 }
 
 // wants reports whether programs believe that the daemon has been asked.
-func (r *leaseRig) wants(endpoint uint32) bool {
+func (r *leaseRig) wants(pool uint32) bool {
 	r.t.Helper()
-	var e maps.Endpoint
-	must(r.t, r.Endpoints.Lookup(endpoint, &e))
-	return e.Want != 0
+	var p maps.Pool
+	must(r.t, r.Pools.Lookup(pool, &p))
+	return p.Want != 0
 }
 
 // A daemon that was kept from running finds its events' buffer full: what does not fit must be asked for again, or nobody ever would.

@@ -48,6 +48,8 @@ const (
 	xlbMapPaths                = "paths"
 	xlbMapPeers                = "peers"
 	xlbMapPlainConns           = "plain_conns"
+	xlbMapPoolIndices          = "pool_indices"
+	xlbMapPools                = "pools"
 	xlbMapProbeSights          = "probe_sights"
 	xlbMapProbeSocks           = "probe_socks"
 	xlbMapPsockStates          = "psock_states"
@@ -66,6 +68,7 @@ const (
 	xlbMapSplits               = "splits"
 	xlbMapSsockStates          = "ssock_states"
 	xlbMapSsocks               = "ssocks"
+	xlbMapStrangers            = "strangers"
 	xlbMapTuples               = "tuples"
 	xlbMapValuePrefixes        = "value_prefixes"
 	xlbMapValues               = "values"
@@ -107,6 +110,7 @@ const (
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
 	xlbVarReadsStamped         = "reads_stamped"
 	xlbVarRefuseWhenDown       = "refuse_when_down"
+	xlbVarReportNamespaces     = "report_namespaces"
 	xlbVarRequestLimit         = "request_limit"
 	xlbVarRequestWindow        = "request_window"
 	xlbVarResponseLimit        = "response_limit"
@@ -223,6 +227,8 @@ type xlbMapSpecs struct {
 	Paths             *ebpf.MapSpec `ebpf:"paths"`
 	Peers             *ebpf.MapSpec `ebpf:"peers"`
 	PlainConns        *ebpf.MapSpec `ebpf:"plain_conns"`
+	PoolIndices       *ebpf.MapSpec `ebpf:"pool_indices"`
+	Pools             *ebpf.MapSpec `ebpf:"pools"`
 	ProbeSights       *ebpf.MapSpec `ebpf:"probe_sights"`
 	ProbeSocks        *ebpf.MapSpec `ebpf:"probe_socks"`
 	PsockStates       *ebpf.MapSpec `ebpf:"psock_states"`
@@ -241,6 +247,7 @@ type xlbMapSpecs struct {
 	Splits            *ebpf.MapSpec `ebpf:"splits"`
 	SsockStates       *ebpf.MapSpec `ebpf:"ssock_states"`
 	Ssocks            *ebpf.MapSpec `ebpf:"ssocks"`
+	Strangers         *ebpf.MapSpec `ebpf:"strangers"`
 	Tuples            *ebpf.MapSpec `ebpf:"tuples"`
 	ValuePrefixes     *ebpf.MapSpec `ebpf:"value_prefixes"`
 	Values            *ebpf.MapSpec `ebpf:"values"`
@@ -261,6 +268,7 @@ type xlbVariableSpecs struct {
 	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
 	RefuseWhenDown   *ebpf.VariableSpec `ebpf:"refuse_when_down"`
+	ReportNamespaces *ebpf.VariableSpec `ebpf:"report_namespaces"`
 	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
 	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
 	ResponseLimit    *ebpf.VariableSpec `ebpf:"response_limit"`
@@ -322,6 +330,8 @@ type xlbMaps struct {
 	Paths             *ebpf.Map `ebpf:"paths"`
 	Peers             *ebpf.Map `ebpf:"peers"`
 	PlainConns        *ebpf.Map `ebpf:"plain_conns"`
+	PoolIndices       *ebpf.Map `ebpf:"pool_indices"`
+	Pools             *ebpf.Map `ebpf:"pools"`
 	ProbeSights       *ebpf.Map `ebpf:"probe_sights"`
 	ProbeSocks        *ebpf.Map `ebpf:"probe_socks"`
 	PsockStates       *ebpf.Map `ebpf:"psock_states"`
@@ -340,6 +350,7 @@ type xlbMaps struct {
 	Splits            *ebpf.Map `ebpf:"splits"`
 	SsockStates       *ebpf.Map `ebpf:"ssock_states"`
 	Ssocks            *ebpf.Map `ebpf:"ssocks"`
+	Strangers         *ebpf.Map `ebpf:"strangers"`
 	Tuples            *ebpf.Map `ebpf:"tuples"`
 	ValuePrefixes     *ebpf.Map `ebpf:"value_prefixes"`
 	Values            *ebpf.Map `ebpf:"values"`
@@ -383,6 +394,8 @@ func (m *xlbMaps) Close() error {
 		m.Paths,
 		m.Peers,
 		m.PlainConns,
+		m.PoolIndices,
+		m.Pools,
 		m.ProbeSights,
 		m.ProbeSocks,
 		m.PsockStates,
@@ -401,6 +414,7 @@ func (m *xlbMaps) Close() error {
 		m.Splits,
 		m.SsockStates,
 		m.Ssocks,
+		m.Strangers,
 		m.Tuples,
 		m.ValuePrefixes,
 		m.Values,
@@ -422,6 +436,7 @@ type xlbVariables struct {
 	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
 	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
 	RefuseWhenDown   *ebpf.Variable `ebpf:"refuse_when_down"`
+	ReportNamespaces *ebpf.Variable `ebpf:"report_namespaces"`
 	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
 	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
 	ResponseLimit    *ebpf.Variable `ebpf:"response_limit"`

@@ -14,9 +14,11 @@ import (
 )
 
 type abiAnchorPorts struct {
-	_     structs.HostLayout
-	Port4 [8]uint16
-	Port6 [8]uint16
+	_        structs.HostLayout
+	Port4    [8]uint16
+	Port6    [8]uint16
+	Workload uint32
+	Reserved uint32
 }
 
 type abiAskedField struct {
@@ -155,11 +157,10 @@ type abiCookieKey struct {
 
 type abiEndpoint struct {
 	_                 structs.HostLayout
-	Idle              uint64
 	Outstanding       uint32
 	Flags             uint32
 	Weight            uint32
-	Want              uint32
+	Cluster           uint32
 	Broken            uint64
 	Cancelled         uint64
 	Traffic           abiTraffic
@@ -167,10 +168,6 @@ type abiEndpoint struct {
 	GatewayErrors     uint32
 	ErrorLimit        uint32
 	GatewayErrorLimit uint32
-	Cluster           uint32
-	AskAt             uint32
-	Missed            uint32
-	Reserved          uint32
 }
 
 type abiEndpointAddress struct {
@@ -214,6 +211,7 @@ const (
 	abiEventKindEVENT_OUTLIER     abiEventKind = 5
 	abiEventKindEVENT_ARRIVED     abiEventKind = 6
 	abiEventKindEVENT_GUARD       abiEventKind = 7
+	abiEventKindEVENT_NAMESPACE   abiEventKind = 8
 )
 
 type abiExclusionKey struct {
@@ -463,6 +461,22 @@ const (
 	abiPolicyPOLICY_LEAST_SCAN     abiPolicy = 6
 )
 
+type abiPool struct {
+	_        structs.HostLayout
+	Idle     uint64
+	Leased   uint32
+	Want     uint32
+	Missed   uint32
+	AskAt    uint32
+	Reserved uint64
+}
+
+type abiPoolKey struct {
+	_        structs.HostLayout
+	Workload uint32
+	Endpoint uint32
+}
+
 type abiPseudoHeader uint32
 
 const (
@@ -611,6 +625,8 @@ type abiSlot struct {
 	Waiting       uint64
 	HeldLease     uint64
 	FirstSequence uint32
+	Pool          uint32
+	Workload      uint32
 	Reserved      uint32
 	SpilledAt     uint64
 }
@@ -851,6 +867,8 @@ const (
 	abiVarSharedPending         = "shared_pending"
 	abiVarSharedPhase           = "shared_phase"
 	abiVarSharedPolicy          = "shared_policy"
+	abiVarSharedPool            = "shared_pool"
+	abiVarSharedPoolKey         = "shared_pool_key"
 	abiVarSharedPseudoHeader    = "shared_pseudo_header"
 	abiVarSharedRequestCopy     = "shared_request_copy"
 	abiVarSharedRequestFlags    = "shared_request_flags"
@@ -975,6 +993,8 @@ type abiVariableSpecs struct {
 	SharedPending         *ebpf.VariableSpec `ebpf:"shared_pending"`
 	SharedPhase           *ebpf.VariableSpec `ebpf:"shared_phase"`
 	SharedPolicy          *ebpf.VariableSpec `ebpf:"shared_policy"`
+	SharedPool            *ebpf.VariableSpec `ebpf:"shared_pool"`
+	SharedPoolKey         *ebpf.VariableSpec `ebpf:"shared_pool_key"`
 	SharedPseudoHeader    *ebpf.VariableSpec `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.VariableSpec `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.VariableSpec `ebpf:"shared_request_flags"`
@@ -1075,6 +1095,8 @@ type abiVariables struct {
 	SharedPending         *ebpf.Variable `ebpf:"shared_pending"`
 	SharedPhase           *ebpf.Variable `ebpf:"shared_phase"`
 	SharedPolicy          *ebpf.Variable `ebpf:"shared_policy"`
+	SharedPool            *ebpf.Variable `ebpf:"shared_pool"`
+	SharedPoolKey         *ebpf.Variable `ebpf:"shared_pool_key"`
 	SharedPseudoHeader    *ebpf.Variable `ebpf:"shared_pseudo_header"`
 	SharedRequestCopy     *ebpf.Variable `ebpf:"shared_request_copy"`
 	SharedRequestFlags    *ebpf.Variable `ebpf:"shared_request_flags"`

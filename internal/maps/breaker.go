@@ -77,6 +77,6 @@ func (s *Shared) HoldCluster(index, number uint32, hold bool) {
 }
 
 // uncount takes a lease that ends from the count of its endpoint's cluster.
-func (s *Shared) uncount(sl *Slot, endpoint uint32) {
-	s.LeaveCluster(atomic.LoadUint32(&s.Endpoints[endpoint].Cluster), atomic.SwapUint32(&sl.Counted, 0))
+func (s *Shared) uncount(sl *Slot, of *Endpoint) {
+	s.LeaveCluster(atomic.LoadUint32(&of.Cluster), atomic.SwapUint32(&sl.Counted, 0))
 }

@@ -30,12 +30,18 @@ func (s *Shared) CompareAndSwapState(slot uint32, from, to SlotState) bool {
 // slotWords are all words of a slot.
 type slotWords [unsafe.Sizeof(Slot{}) / 8]uint64
 
-// Prepare makes a FREE slot one that connects to this endpoint. The lease number stays: it must not repeat. It is written word by word, because
+// Owner says whose an i-sock is.
+type Owner struct {
+	// Endpoint and Pool are indices, Workload is the number of the one in whose network namespace it is.
+	Endpoint, Pool, Workload uint32
+}
+
+// Prepare makes a FREE slot one that connects for its owner. The lease number stays: it must not repeat. It is written word by word, because
 // others look at the states of all slots meanwhile.
-func (s *Shared) Prepare(slot, endpoint uint32) {
+func (s *Shared) Prepare(slot uint32, of Owner) {
 	sl := &s.Slots[slot]
 	lease := atomic.LoadUint64(&sl.Lease)
-	fresh := Slot{Endpoint: endpoint, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
+	fresh := Slot{Endpoint: of.Endpoint, Pool: of.Pool, Workload: of.Workload, Lease: lease + lease&1, Generation: max(sl.Generation+1, 1)}
 	// What comes before the first lease is filled is nobody's, as between leases.
 	fresh.Response.Phase = uint32(PhaseDone)
 	words := (*slotWords)(unsafe.Pointer(sl))
@@ -45,15 +51,15 @@ func (s *Shared) Prepare(slot, endpoint uint32) {
 	atomic.StoreUint32(&sl.State, uint32(SlotConnecting))
 }
 
-// Push puts an idle slot on its endpoint's stack.
+// Push puts an idle slot on its pool's stack.
 func (s *Shared) Push(slot uint32) bool {
 	sl := &s.Slots[slot]
-	e := &s.Endpoints[sl.endpoint()]
+	p := s.poolOf(sl)
 	atomic.StoreUint32(&sl.Stacked, 1)
 	for range stackTries {
-		head := atomic.LoadUint64(&e.Idle)
+		head := atomic.LoadUint64(&p.Idle)
 		atomic.StoreUint32(&sl.Next, uint32(head))
-		if atomic.CompareAndSwapUint64(&e.Idle, head, nextTag(head)|uint64(slot+1)) {
+		if atomic.CompareAndSwapUint64(&p.Idle, head, nextTag(head)|uint64(slot+1)) {
 			return true
 		}
 	}
@@ -61,17 +67,17 @@ func (s *Shared) Push(slot uint32) bool {
 	return false
 }
 
-// Pop takes the top slot of an endpoint's stack, whatever its state; NoSlot when there is none.
-func (s *Shared) Pop(endpoint uint32) uint32 {
-	e := &s.Endpoints[endpoint]
+// Pop takes the top slot of a pool's stack, whatever its state; NoSlot when there is none.
+func (s *Shared) Pop(pool uint32) uint32 {
+	p := &s.Pools[pool]
 	for range stackTries {
-		head := atomic.LoadUint64(&e.Idle)
+		head := atomic.LoadUint64(&p.Idle)
 		top := uint32(head)
 		if top == 0 {
 			return NoSlot
 		}
 		next := atomic.LoadUint32(&s.Slots[top-1].Next)
-		if atomic.CompareAndSwapUint64(&e.Idle, head, nextTag(head)|uint64(next)) {
+		if atomic.CompareAndSwapUint64(&p.Idle, head, nextTag(head)|uint64(next)) {
 			atomic.StoreUint32(&s.Slots[top-1].Stacked, 0)
 			return top - 1
 		}
@@ -99,16 +105,16 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 		if was = SlotState(uint32(word)); was != SlotReady && was != SlotLeased {
 			return was, false
 		}
-		endpoint := sl.endpoint()
+		of := s.ownersOf(sl)
 		// Otherwise a program has ended a lease meanwhile, or begun one.
 		if atomic.CompareAndSwapUint64(sl.word(), word, uint64(SlotBroken)) {
 			switch {
 			case was != SlotLeased:
 			case atomic.LoadUint64(sl.parts()) == lease<<32:
 				// A program was about to end the lease as it should: the endpoint has not failed.
-				s.ended(sl, lease, endpoint)
+				s.ended(sl, lease, of)
 			default:
-				s.broken(sl, lease, endpoint)
+				s.broken(sl, lease, of)
 			}
 			return was, true
 		}
@@ -118,51 +124,67 @@ func (s *Shared) Break(slot uint32) (was SlotState, ok bool) {
 // BreakLease ends that lease, and reports whether it has: it may have ended, and the slot be another's. It is lease_break of bpf/lib/lease.h.
 func (s *Shared) BreakLease(l Lease) bool {
 	sl := &s.Slots[l.Slot]
-	endpoint := sl.endpoint()
+	of := s.ownersOf(sl)
 	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotBroken)) {
 		return false
 	}
-	s.broken(sl, l.Number, endpoint)
+	s.broken(sl, l.Number, of)
 	return true
 }
 
 // CancelLease is BreakLease where the endpoint has failed in nothing, as when the client has left.
 func (s *Shared) CancelLease(l Lease) bool {
-	e := &s.Endpoints[s.Slots[l.Slot].endpoint()]
+	of := s.ownersOf(&s.Slots[l.Slot])
 	ended := s.BreakLease(l)
 	if ended {
-		atomic.AddUint64(&e.Cancelled, 1)
+		atomic.AddUint64(&of.endpoint.Cancelled, 1)
 	}
 	return ended
 }
 
 // DiscardLease is BreakLease where the endpoint has answered, and only the connection is of no use any more: nobody has failed, or left.
 func (s *Shared) DiscardLease(l Lease) bool {
-	endpoint := s.Slots[l.Slot].endpoint()
+	of := s.ownersOf(&s.Slots[l.Slot])
 	ended := s.BreakLease(l)
 	if ended {
-		atomic.AddUint64(&s.Endpoints[endpoint].Broken, ^uint64(0))
+		atomic.AddUint64(&of.endpoint.Broken, ^uint64(0))
 	}
 	return ended
 }
 
-// endpoint is the one that a slot's i-sock leads to. Who ends a lease looks before that: behind it the slot may be freed, and be another i-sock's.
-func (s *Slot) endpoint() uint32 { return atomic.LoadUint32(&s.Endpoint) }
+// owners are what counts the leases of a slot.
+type owners struct {
+	endpoint *Endpoint
+	pool     *Pool
+}
 
-// broken settles the accounts of a lease that has been broken, at the endpoint that it had.
-func (s *Shared) broken(sl *Slot, lease uint64, endpoint uint32) {
-	s.ended(sl, lease, endpoint)
-	atomic.AddUint64(&s.Endpoints[endpoint].Broken, 1)
+// ownersOf are those of a slot now. A function that ends a lease looks before it does: behind that the slot may be freed, and be another i-sock's.
+func (s *Shared) ownersOf(sl *Slot) owners {
+	return owners{endpoint: &s.Endpoints[atomic.LoadUint32(&sl.Endpoint)], pool: s.poolOf(sl)}
+}
+
+func (s *Shared) poolOf(sl *Slot) *Pool { return &s.Pools[atomic.LoadUint32(&sl.Pool)] }
+
+// lose is one request less.
+func (o owners) lose() {
+	atomic.AddUint32(&o.pool.Leased, ^uint32(0))
+	atomic.AddUint32(&o.endpoint.Outstanding, ^uint32(0))
+}
+
+// broken settles the accounts of a lease that has been broken, at the owners that it had.
+func (s *Shared) broken(sl *Slot, lease uint64, of owners) {
+	s.ended(sl, lease, of)
+	atomic.AddUint64(&of.endpoint.Broken, 1)
 }
 
 // ended is broken for a lease whose request and response are whole.
-func (s *Shared) ended(sl *Slot, lease uint64, endpoint uint32) {
+func (s *Shared) ended(sl *Slot, lease uint64, of owners) {
 	// Before the lease is seen to have ended.
 	atomic.StoreUint64(&sl.BrokenLease, lease)
 	// Unless the daemon has gone on meanwhile: then the slot is another i-sock's, and a number must not come twice.
 	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
-	s.uncount(sl, endpoint)
-	atomic.AddUint32(&s.Endpoints[endpoint].Outstanding, ^uint32(0))
+	s.uncount(sl, of.endpoint)
+	of.lose()
 }
 
 // AnyLeased reports whether a request is on the fast path, or an i-sock lent to the slow path.
@@ -263,13 +285,13 @@ func (s *Shared) release(sl *Slot, l Lease) {
 	}
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
-	endpoint := sl.endpoint()
-	s.uncount(sl, endpoint)
+	of := s.ownersOf(sl)
+	s.uncount(sl, of.endpoint)
 	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotReady)) {
 		return
 	}
 	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
-	atomic.AddUint32(&s.Endpoints[endpoint].Outstanding, ^uint32(0))
+	of.lose()
 	if atomic.LoadUint32(&sl.Flags)&uint32(SlotRetire) != 0 || !s.Push(l.Slot) {
 		s.CompareAndSwapState(l.Slot, SlotReady, SlotBroken)
 	}

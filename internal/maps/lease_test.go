@@ -26,6 +26,17 @@ func readyShared(t *testing.T) *maps.Shared {
 	return s
 }
 
+// requireNoLease fails the test where a lease is counted that does not run.
+func requireNoLease(t *testing.T, s *maps.Shared) {
+	t.Helper()
+	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
+		t.Errorf("outstanding: got %d, want 0", n)
+	}
+	if n := atomic.LoadUint32(&s.Pools[0].Leased); n != 0 {
+		t.Errorf("leases of the pool: got %d, want 0", n)
+	}
+}
+
 // lease takes an idle slot as the kernel programs do.
 func lease(s *maps.Shared) uint32 {
 	for {
@@ -60,9 +71,7 @@ func TestEverySlotIsLeasedOnceAtATime(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
-		t.Errorf("outstanding: got %d, want 0", n)
-	}
+	requireNoLease(t, s)
 	seen := map[uint32]bool{}
 	for slot := s.Pop(0); slot != maps.NoSlot; slot = s.Pop(0) {
 		if seen[slot] {
@@ -82,9 +91,7 @@ func TestLeaseEndsOnce(t *testing.T) {
 	wg.Go(func() { s.Break(slot) })
 	wg.Go(func() { s.ResponseDone(s.Current(slot)) })
 	wg.Wait()
-	if n := atomic.LoadUint32(&s.Endpoints[0].Outstanding); n != 0 {
-		t.Errorf("outstanding: got %d, want 0", n)
-	}
+	requireNoLease(t, s)
 	if lease := s.Slots[slot].Lease; lease != 2 {
 		t.Errorf("lease number: got %d, want 2", lease)
 	}
@@ -131,7 +138,7 @@ func TestPartsOfALeaseAreItsAlone(t *testing.T) {
 	s := readyShared(t)
 	late := s.Current(lease(s))
 	s.Break(late.Slot)
-	s.Prepare(late.Slot, 0)
+	s.Prepare(late.Slot, maps.Owner{})
 	s.CompareAndSwapState(late.Slot, maps.SlotConnecting, maps.SlotReady)
 	next, ok := mapstest.Take(s, late.Slot)
 	if !ok {
@@ -177,7 +184,7 @@ func TestADiscardedLeaseIsNoError(t *testing.T) {
 // The proof is of one lease, and none while the last send of its request has not returned, or when the slot is another lease's.
 func TestRequestIsProvedWholeWhenItsLastSendHasReturned(t *testing.T) {
 	s := maps.NewHeapShared(maps.Sizes{Clusters: 1, Endpoints: 1, Slots: 1})
-	s.Prepare(0, 0)
+	s.Prepare(0, maps.Owner{})
 	s.CompareAndSwapState(0, maps.SlotConnecting, maps.SlotReady)
 	l, _ := mapstest.Take(s, 0)
 	if s.HadClient(l) {

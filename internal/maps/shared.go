@@ -23,6 +23,8 @@ type Shared struct {
 	// Addresses are those of Endpoints.
 	Addresses []EndpointAddress
 	Slots     []Slot
+	// Pools are what Slot.Pool names.
+	Pools []Pool
 	// Copies of requests, by slot.
 	Copies []RequestCopy
 	// Schedules holds the turns that Group.Schedule points into.
@@ -52,6 +54,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 		Endpoints: make([]Endpoint, sizes.Endpoints),
 		Addresses: make([]EndpointAddress, sizes.Endpoints),
 		Slots:     make([]Slot, sizes.Slots),
+		Pools:     make([]Pool, sizes.Slots),
 		Copies:    make([]RequestCopy, sizes.Slots),
 		Schedules: make([]Turn, sizes.Schedules),
 
@@ -62,7 +65,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 
 // Arrays are those of the kernel that MapShared maps.
 type Arrays struct {
-	Control, Clusters, Groups, Endpoints, Addresses, VHosts *ebpf.Map
+	Control, Clusters, Groups, Endpoints, Addresses, Pools, VHosts *ebpf.Map
 	// Copies may be nil: there are none.
 	Slots, Copies, Schedules, HashPlaces, BucketLists *bpfmap.Pages
 }
@@ -95,7 +98,7 @@ func (s *Shared) mapAll(a Arrays) error {
 	}
 	return errors.Join(
 		bpfmap.MapArray(&s.Clusters, m, a.Clusters), bpfmap.MapArray(&s.Groups, m, a.Groups), bpfmap.MapArray(&s.Endpoints, m, a.Endpoints),
-		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.vhosts, m, a.VHosts), bpfmap.MapPages(&s.Slots, m, a.Slots),
+		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.Pools, m, a.Pools), bpfmap.MapArray(&s.vhosts, m, a.VHosts), bpfmap.MapPages(&s.Slots, m, a.Slots),
 		bpfmap.MapPages(&s.Schedules, m, a.Schedules), bpfmap.MapPages(&s.HashPlaces, m, a.HashPlaces), bpfmap.MapPages(&s.bucketLists, m, a.BucketLists),
 	)
 }

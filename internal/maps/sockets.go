@@ -19,6 +19,7 @@ type Sockets struct {
 	Conns      bpfmap.Table[ConnKey, ConnRecord]
 	SlowConns  bpfmap.Table[uint64, SlowConn]
 	Peers      bpfmap.Table[PeerKey, uint32]
+	Pools      bpfmap.Table[PoolKey, uint32]
 	ISockSlots bpfmap.Table[uint64, uint32]
 
 	conns, slowConns, psocks, isocks *ebpf.Map
@@ -34,12 +35,13 @@ type Sockets struct {
 }
 
 // NewSockets wraps the kernel's maps.
-func NewSockets(anchors, conns, slowConns, peers, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
+func NewSockets(anchors, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
 	return &Sockets{
 		Anchors:    bpfmap.NewTable[uint64, AnchorPorts]("anchors", anchors),
 		Conns:      bpfmap.NewTable[ConnKey, ConnRecord]("conns", conns),
 		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),
 		Peers:      bpfmap.NewTable[PeerKey, uint32]("peers", peers),
+		Pools:      bpfmap.NewTable[PoolKey, uint32]("pool_indices", pools),
 		ISockSlots: bpfmap.NewTable[uint64, uint32]("isock_slots", isockSlots),
 		conns:      conns,
 		slowConns:  slowConns,

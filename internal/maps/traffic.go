@@ -49,9 +49,10 @@ func (s *Shared) Free(slot uint32) {
 	s.folding.Lock()
 	defer s.folding.Unlock()
 	sl := &s.Slots[slot]
-	s.Endpoints[sl.Endpoint].Traffic.add(&sl.Traffic)
+	e := &s.Endpoints[sl.Endpoint]
+	e.Traffic.add(&sl.Traffic)
 	sl.Traffic.Clear()
 	// A program that found the lease already broken has filled it all the same.
-	s.uncount(sl, sl.endpoint())
+	s.uncount(sl, e)
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
 }

@@ -69,6 +69,10 @@ type (
 	PseudoHeader = abiPseudoHeader
 	// PeerKey names an i-sock by its far end.
 	PeerKey = abiPeerKey
+	// Pool is a workload's i-socks to an endpoint.
+	Pool = abiPool
+	// PoolKey says whose a Pool is.
+	PoolKey = abiPoolKey
 	// Rewrite is a text in place of the beginning of a path.
 	Rewrite = abiRewrite
 	// RetrySet is the responses that may send a request again.
@@ -168,6 +172,7 @@ const (
 	EventOutlier    = abiEventKindEVENT_OUTLIER
 	EventArrived    = abiEventKindEVENT_ARRIVED
 	EventGuard      = abiEventKindEVENT_GUARD
+	EventNamespace  = abiEventKindEVENT_NAMESPACE
 )
 
 // Values of Hold.

@@ -341,7 +341,7 @@ func TestCountPoolsByEndpointAndState(t *testing.T) {
 
 func TestLoadCopiesEveryCounter(t *testing.T) {
 	e := maps.Endpoint{
-		Idle: 1, Outstanding: 2, Flags: 3, Weight: 4, Want: 5, Broken: 14, Cancelled: 15,
+		Outstanding: 2, Flags: 3, Weight: 4, Broken: 14, Cancelled: 15,
 		Traffic: maps.Traffic{Requests: 6, Responses: [5]uint64{7, 8, 9, 10, 11}, BytesSent: 12, BytesReceived: 13},
 	}
 	if got := LoadEndpoint(&e, &e.Traffic); got != e {

@@ -158,11 +158,9 @@ func CountPools(slots []maps.Slot, endpoints int) []Pool {
 func LoadEndpoint(e *maps.Endpoint, traffic *maps.Traffic) maps.Endpoint {
 	cancelled := atomic.LoadUint64(&e.Cancelled) // before Broken, which counts the same leases first
 	return maps.Endpoint{
-		Idle:        atomic.LoadUint64(&e.Idle),
 		Outstanding: atomic.LoadUint32(&e.Outstanding),
 		Flags:       atomic.LoadUint32(&e.Flags),
 		Weight:      atomic.LoadUint32(&e.Weight),
-		Want:        atomic.LoadUint32(&e.Want),
 		Broken:      atomic.LoadUint64(&e.Broken),
 		Cancelled:   cancelled,
 		Traffic:     *traffic,

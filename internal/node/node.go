@@ -41,6 +41,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/view"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Options say what to run.
@@ -296,7 +297,7 @@ func (n *Node) build() error {
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Netns: namespace, Released: n.pools.Closed,
+		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Own: workload.Own(namespace), Released: n.pools.Closed,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(),
 	})
 	if err != nil {
@@ -470,7 +471,7 @@ func (n *Node) followEvents() {
 		case maps.EventArrived:
 			n.anchors.Arrived()
 		case maps.EventPoolLow:
-			n.pool.Grow(e.Endpoint)
+			n.pool.Grow(workload.ID(e.Detail), e.Endpoint, e.Lease)
 		case maps.EventSlotBroken:
 			n.pool.Broken(e.Slot)
 		case maps.EventSpilled:

@@ -16,7 +16,7 @@ const (
 	breaksPerSecond = 256
 )
 
-// breaking is what the breaks of an endpoint's i-socks have used up of what is replaced. Guarded by
+// breaking is what the breaks of a subpool's i-socks have used up of what is replaced. Guarded by
 // Pool.mu.
 type breaking struct {
 	// used is how much of breaksAtOnce was gone at that time.
@@ -45,28 +45,28 @@ func (b *breaking) recover(now time.Time) {
 
 // brokenLocked counts an i-sock that its client has broken, and holds its replacement back where there
 // were too many.
-func (p *Pool) brokenLocked(e *endpoint, now time.Time) {
-	if e.breaking.allowReplacement(now) {
+func (p *Pool) brokenLocked(sub *subpool, now time.Time) {
+	if sub.breaking.allowReplacement(now) {
 		return
 	}
-	e.breaking.held++
-	p.held[e.Index] = e
+	sub.breaking.held++
+	p.held[sub] = struct{}{}
 	p.heldBack.Add(1)
 }
 
 // replaceHeldLocked replaces what was held back, as fast as may be.
 func (p *Pool) replaceHeldLocked(now time.Time) {
-	for index, e := range p.held {
-		for e.breaking.held > 0 && e.breaking.allowReplacement(now) {
-			e.breaking.held--
+	for sub := range p.held {
+		for sub.breaking.held > 0 && sub.breaking.allowReplacement(now) {
+			sub.breaking.held--
 		}
-		if e.gone {
-			e.breaking.held = 0
+		if sub.gone() {
+			sub.breaking.held = 0
 		}
-		if e.breaking.held == 0 {
-			delete(p.held, index)
+		if sub.breaking.held == 0 {
+			delete(p.held, sub)
 		}
-		p.fillLocked(e)
+		p.fillLocked(sub)
 	}
 }
 

@@ -5,7 +5,6 @@ package pool
 import (
 	"errors"
 	"io"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,15 +42,14 @@ func TestISocksThatClientsBreakAreReplacedAtARate(t *testing.T) {
 	s := r.start(4)
 	// What may be replaced at once has gone, and for a while what may be later.
 	r.p.mu.Lock()
-	e := r.p.endpoints[ours]
+	e := r.host(ours)
 	e.breaking = breaking{used: 100 * breaksAtOnce}
 	r.p.mu.Unlock()
 	for range 4 {
 		slot := r.lease(request{cookie: 7})
 		r.breakSlot(slot, false)
 		r.p.Broken(slot)
-		atomic.StoreUint32(&r.shared.Endpoints[ours].Missed, 100)
-		r.p.Grow(ours)
+		r.miss(ours, 100)
 	}
 	r.sweepTwice()
 	if open, dialing, _, _ := r.view(ours); open+dialing != 0 || len(s.conns()) != 4 {
@@ -72,7 +70,7 @@ func TestISocksThatEndpointsBreakAreNotHeldBack(t *testing.T) {
 	r := newRig(t, setup{slots: 64, initial: 4})
 	s := r.start(4)
 	r.p.mu.Lock()
-	r.p.endpoints[ours].breaking = breaking{used: 100 * breaksAtOnce}
+	r.host(ours).breaking = breaking{used: 100 * breaksAtOnce}
 	r.p.mu.Unlock()
 	r.serveOne()
 	for range 4 {

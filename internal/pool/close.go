@@ -41,13 +41,11 @@ func (p *Pool) closeLocked(s *isock) {
 	if err != nil {
 		p.cfg.Logger.Warn("close i-sock", "slot", s.slot, "err", err)
 	}
-	p.zombies[s.slot] = struct{}{}
-	if e := p.endpoints[s.endpoint]; e != nil {
-		if byClient {
-			p.brokenLocked(e, time.Now())
-		}
-		p.closedLocked(e, s)
+	p.zombies[s.slot] = s.sub
+	if byClient {
+		p.brokenLocked(s.sub, time.Now())
 	}
+	p.closedLocked(s.sub, s)
 }
 
 // part decides how the close of an i-sock looks to its endpoint. A request that has ended early
@@ -72,28 +70,28 @@ func (s *isock) hasUnsent() bool {
 	return err == nil && unsent > 0
 }
 
-// closedLocked takes a closed i-sock from its endpoint, and has another one opened where there are too few now.
-func (p *Pool) closedLocked(e *endpoint, s *isock) {
-	e.open--
-	e.demand.lost[0]++
-	e.remove(s)
-	p.askLocked(e)
-	p.uncountLocked(e)
-	e.dead++
-	if e.open == 0 {
-		delete(p.live, e.Index)
+// closedLocked takes a closed i-sock from its subpool, and has another one opened where there are too few now.
+func (p *Pool) closedLocked(sub *subpool, s *isock) {
+	sub.open--
+	sub.demand.lost[0]++
+	sub.remove(s)
+	p.askLocked(sub)
+	p.uncountLocked(sub)
+	sub.dead++
+	if sub.open == 0 {
+		delete(p.live, sub)
 	}
-	if e.open >= e.target {
+	if sub.open >= sub.target {
 		return
 	}
 	switch lasted := p.cfg.Now().Sub(s.opened); {
 	case s.unwanted || s.served() || lasted >= soon:
-		p.fillLocked(e)
+		p.fillLocked(sub)
 	case lasted >= atOnce:
-		e.target = e.open
+		sub.target = sub.open
 	default:
 		// Without a pause this endpoint would be connected to as fast as it closes.
-		p.failedLocked(e, errUnused)
+		p.failedLocked(sub, errUnused)
 	}
 }
 
@@ -120,8 +118,8 @@ func (p *Pool) reclaimSlots() {
 		p.reclaimSlotLocked(slot)
 	}
 	p.purgeCrowdedLocked()
-	for _, e := range p.leaving {
-		p.releaseLocked(e)
+	for sub := range p.leaving {
+		p.releaseLocked(sub)
 	}
 }
 
@@ -136,21 +134,21 @@ func (p *Pool) deadLocked() []uint32 {
 // reclaimSlotLocked frees a closed slot that lies in no stack. Programs must have had time to end.
 func (p *Pool) reclaimSlotLocked(slot uint32) {
 	sl := &p.cfg.Shared.Slots[slot]
-	if _, dead := p.zombies[slot]; !dead || atomic.LoadUint32(&sl.Stacked) != 0 {
+	sub := p.zombies[slot]
+	if sub == nil || atomic.LoadUint32(&sl.Stacked) != 0 {
 		return
 	}
 	if _, lent := p.lent[slot]; lent {
 		return
 	}
-	if e := p.endpoints[sl.Endpoint]; e != nil {
-		e.dead--
-	}
+	sub.dead--
 	delete(p.zombies, slot)
 	if err := p.forgetSpill(slot); err != nil {
 		p.cfg.Logger.Warn("forget spilled response", "slot", slot, "err", err)
 	}
 	p.cfg.Shared.Free(slot)
 	p.free = append(p.free, slot)
+	p.returnPoolLocked(sub)
 }
 
 // forgetSpill removes the mark of a spill whose client had closed, daemon's end and all, when it was set. No program marks any more.
@@ -169,27 +167,26 @@ func (p *Pool) forgetSpill(slot uint32) error {
 // purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more; all where slots are
 // scarce: a few in each of many stacks are all of them.
 func (p *Pool) purgeCrowdedLocked() {
-	stacked := map[uint32]int{}
-	for slot := range p.zombies {
+	stacked := map[*subpool]int{}
+	for slot, sub := range p.zombies {
 		if atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Stacked) != 0 {
-			stacked[p.cfg.Shared.Slots[slot].Endpoint]++
+			stacked[sub]++
 		}
 	}
 	scarce := p.scarceLocked()
-	for index, n := range stacked {
-		e := p.endpoints[index]
-		if scarce || n >= crowdedStack || e == nil || e.gone || e.open == 0 {
-			p.purgeLocked(index)
+	for sub, n := range stacked {
+		if scarce || n >= crowdedStack || sub.gone() || sub.open == 0 {
+			p.purgeLocked(sub.pool)
 		}
 	}
 }
 
-// purgeLocked takes broken slots out of an endpoint's stack. While it runs the stack is short of the good ones too, so
+// purgeLocked takes broken slots out of a pool's stack. While it runs the stack is short of the good ones too, so
 // it is for stacks that hold many.
-func (p *Pool) purgeLocked(endpoint uint32) {
+func (p *Pool) purgeLocked(pool uint32) {
 	var good []uint32
 	for {
-		slot := p.cfg.Shared.Pop(endpoint)
+		slot := p.cfg.Shared.Pop(pool)
 		if slot == maps.NoSlot {
 			break
 		}

@@ -3,32 +3,23 @@
 package pool
 
 import (
-	"slices"
 	"sync/atomic"
-	"time"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
-// endpoint is guarded by Pool.mu.
-type endpoint struct {
+// destination is an endpoint. Guarded by Pool.mu.
+type destination struct {
 	Endpoint
-	open    int
-	dialing int
-	// isocks are those that are open.
-	isocks []*isock
-	// dead counts its zombies.
-	dead int
-	// expired counts those that this sweep has closed for their age.
-	expired int
-	// target is how many i-socks it should have.
-	target int
-	demand demand
-	// breaking is what clients do to its i-socks.
-	breaking breaking
-	gone     bool
-	// backoff is the wait before the next connect after a failure, 0 after a success.
-	backoff time.Duration
-	retry   *time.Timer
+	// removed: it is not connected to any more, but some of its i-socks have not closed.
+	removed bool
+	// subpools are its i-socks by workload. Unless the host is not served it has one from the beginning, the others have one from their first request on.
+	subpools map[workload.ID]*subpool
 }
+
+// host is the host's subpool, nil where the host is not served.
+func (d *destination) host() *subpool { return d.subpools[workload.Host] }
 
 // SetEndpoints makes these the endpoints to connect to. Others are drained: their idle i-socks close at once, leased ones when
 // their lease ends.
@@ -40,7 +31,7 @@ func (p *Pool) SetEndpoints(list []Endpoint) {
 		keep[list[i].Index] = struct{}{}
 	}
 	var removed []uint32
-	for index := range p.endpoints {
+	for index := range p.destinations {
 		if _, stays := keep[index]; !stays {
 			removed = append(removed, index)
 		}
@@ -56,16 +47,16 @@ func (p *Pool) Change(list []Endpoint, removed []uint32) {
 }
 
 func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
-	var fresh []*endpoint
+	var fresh []*destination
 	for i := range list {
-		if e, isNew := p.wantLocked(&list[i]); isNew {
-			fresh = append(fresh, e)
+		if d, isNew := p.wantLocked(&list[i]); isNew {
+			fresh = append(fresh, d)
 		}
 	}
-	leaving := make([]*endpoint, 0, len(removed))
+	leaving := make([]*destination, 0, len(removed))
 	for _, index := range removed {
-		if e := p.endpoints[index]; e != nil && !e.gone {
-			leaving = append(leaving, e)
+		if d := p.destinations[index]; d != nil && !d.removed {
+			leaving = append(leaving, d)
 		}
 	}
 	p.active -= len(leaving)
@@ -76,140 +67,142 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 		p.expectLocked(list, fresh, leaving)
 	}
 	for i := range list {
-		p.applySettingsLocked(p.endpoints[list[i].Index])
+		p.applySettingsLocked(p.destinations[list[i].Index])
 	}
-	for _, e := range leaving {
-		p.drainLocked(e)
+	for _, d := range leaving {
+		p.removeLocked(d)
 	}
 	if p.floor <= before {
 		return
 	}
-	for _, e := range p.endpoints {
-		if !e.gone {
-			p.applySettingsLocked(e)
+	for _, d := range p.destinations {
+		if !d.removed {
+			p.applySettingsLocked(d)
 		}
 	}
 }
 
-// expectLocked has an i-sock opened for a new endpoint before it is asked, where most of its cluster's others have one: what takes the place of
-// an endpoint in use will be asked as well, and its first request would take the slow path and open two connections. A cluster gets no more of
-// them at once than it had.
-func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*endpoint) {
-	if len(fresh) == 0 || len(p.free) <= len(p.cfg.Shared.Slots)/spared {
+// expectLocked has an i-sock of the host's opened for a new endpoint before it is asked, where most of its cluster's others have one: what takes the
+// place of an endpoint in use will be asked as well, and its first request would take the slow path and open two connections. A cluster gets no more
+// of them at once than it had.
+func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*destination) {
+	if p.cfg.NoHost || len(fresh) == 0 || len(p.free) <= len(p.cfg.Shared.Slots)/spared {
 		return
 	}
 	// use is how many endpoints there were besides the new ones, and how many of them have i-socks.
 	type use struct{ endpoints, asked int }
-	of, isNew := map[string]*use{}, map[*endpoint]bool{}
-	for _, e := range fresh {
-		of[e.Cluster], isNew[e] = &use{}, true
+	of, isNew := map[string]*use{}, map[*destination]bool{}
+	for _, d := range fresh {
+		of[d.Cluster], isNew[d] = &use{}, true
 	}
-	count := func(e *endpoint) {
-		u := of[e.Cluster]
-		if u == nil || isNew[e] {
+	count := func(d *destination) {
+		u := of[d.Cluster]
+		if u == nil || isNew[d] {
 			return
 		}
 		u.endpoints++
-		if e.open > 0 {
+		if d.host().open > 0 {
 			u.asked++
 		}
 	}
 	for i := range list {
-		count(p.endpoints[list[i].Index])
+		count(p.destinations[list[i].Index])
 	}
-	for _, e := range leaving {
-		count(e)
+	for _, d := range leaving {
+		count(d)
 	}
-	for _, e := range fresh {
+	for _, d := range fresh {
 		// Of both as many are taken away as leaves the comparison as it is.
-		if u := of[e.Cluster]; u.asked > 0 && 2*u.asked >= u.endpoints {
+		if u := of[d.Cluster]; u.asked > 0 && 2*u.asked >= u.endpoints {
 			u.asked, u.endpoints = u.asked-1, u.endpoints-2
-			e.target = max(e.target, 1)
+			host := d.host()
+			host.target = max(host.target, 1)
 		}
 	}
 }
 
 // wantLocked notes what an endpoint is to be, and reports whether it is new, or has come back.
-func (p *Pool) wantLocked(want *Endpoint) (e *endpoint, isNew bool) {
-	e = p.endpoints[want.Index]
-	if e == nil {
-		e = &endpoint{gone: true}
-		p.endpoints[want.Index] = e
+func (p *Pool) wantLocked(want *Endpoint) (d *destination, isNew bool) {
+	d = p.destinations[want.Index]
+	if d == nil {
+		d = &destination{removed: true, subpools: map[workload.ID]*subpool{}}
+		p.destinations[want.Index] = d
 	}
-	e.Endpoint = *want
-	if isNew = e.gone; isNew {
-		e.gone = false
-		// It was tried no more. Where nobody needs an i-sock of it yet, the next request tries it, and must ask for that.
-		p.upLocked(e)
-		atomic.StoreUint32(&p.cfg.Shared.Endpoints[want.Index].Want, 0)
-		p.active++
-		delete(p.leaving, want.Index)
+	d.Endpoint = *want
+	if isNew = d.removed; !isNew {
+		return d, false
 	}
-	return e, isNew
+	d.removed = false
+	p.active++
+	// It was tried no more.
+	p.upLocked(d)
+	for _, sub := range d.subpools {
+		if sub.gone() {
+			continue
+		}
+		delete(p.leaving, sub)
+		// Where no request needs an i-sock yet, the next one must ask for that.
+		if shared := p.sharedLocked(sub); shared != nil {
+			atomic.StoreUint32(&shared.Want, 0)
+		}
+	}
+	if host := p.origins[workload.Host]; host != nil {
+		p.subpoolLocked(host, d)
+	}
+	return d, true
 }
 
 // applySettingsLocked opens and closes i-socks as the endpoint's settings say.
-func (p *Pool) applySettingsLocked(e *endpoint) {
-	e.target = max(e.target, p.floorOf(e))
-	if e.Draining {
-		e.target = 0
-		p.retireLocked(e)
+func (p *Pool) applySettingsLocked(d *destination) {
+	for _, sub := range d.subpools {
+		if sub.gone() {
+			continue
+		}
+		sub.target = max(sub.target, p.floorOf(sub))
+		if d.Draining {
+			sub.target = 0
+			p.retireLocked(sub)
+		}
+		p.fillLocked(sub)
 	}
-	p.fillLocked(e)
 }
 
-// floorOf is how many i-socks an endpoint keeps that is not asked.
-func (p *Pool) floorOf(e *endpoint) int {
-	if e.Draining {
+// floorOf is how many i-socks a subpool keeps that is not asked.
+func (p *Pool) floorOf(sub *subpool) int {
+	if sub.Draining || !sub.isHosts() {
 		return 0
 	}
 	return p.floor
 }
 
-func (p *Pool) drainLocked(e *endpoint) {
-	e.gone = true
+// removeLocked drains an endpoint.
+func (p *Pool) removeLocked(d *destination) {
+	d.removed = true
 	// It is tried no more, and may be in use without i-socks.
-	p.upLocked(e)
-	p.leaving[e.Index] = e
-	e.backoff = 0
-	if e.retry != nil {
-		e.retry.Stop()
-		e.retry = nil
+	p.upLocked(d)
+	for _, sub := range d.subpools {
+		p.drainLocked(sub)
 	}
-	p.retireLocked(e)
-	p.releaseLocked(e)
+	p.releaseEndpointLocked(d)
 }
 
-// retireLocked closes an endpoint's idle i-socks, and the others when their lease ends.
-func (p *Pool) retireLocked(e *endpoint) {
-	for _, s := range slices.Clone(e.isocks) {
-		p.cfg.Shared.Retire(s.slot)
-		p.discardLocked(s)
-	}
-}
-
-// releaseLocked forgets a removed endpoint that has no i-sock left.
-func (p *Pool) releaseLocked(e *endpoint) {
-	if !e.gone || e.open > 0 || e.dialing > 0 || e.dead > 0 {
+// releaseEndpointLocked forgets a removed endpoint of which no workload has an i-sock left.
+func (p *Pool) releaseEndpointLocked(d *destination) {
+	if !d.removed || len(d.subpools) > 0 || p.destinations[d.Index] != d {
 		return
 	}
-	delete(p.endpoints, e.Index)
-	delete(p.leaving, e.Index)
+	delete(p.destinations, d.Index)
 	if p.cfg.Released != nil {
-		p.cfg.Released(e.Index)
+		p.cfg.Released(d.Index)
 	}
 }
 
-// add and remove keep the list of what is open.
-func (e *endpoint) add(s *isock) {
-	s.position = len(e.isocks)
-	e.isocks = append(e.isocks, s)
+// downLocked reports whether an endpoint is out of service.
+func (p *Pool) downLocked(d *destination) bool {
+	return atomic.LoadUint32(&p.cfg.Shared.Endpoints[d.Index].Flags)&uint32(maps.EndpointDown) != 0
 }
 
-func (e *endpoint) remove(s *isock) {
-	last := len(e.isocks) - 1
-	e.isocks[s.position] = e.isocks[last]
-	e.isocks[s.position].position = s.position
-	e.isocks[last] = nil
-	e.isocks = e.isocks[:last]
+// upLocked puts an endpoint in service, and reports whether it was out of it.
+func (p *Pool) upLocked(d *destination) bool {
+	return atomic.AndUint32(&p.cfg.Shared.Endpoints[d.Index].Flags, ^uint32(maps.EndpointDown))&uint32(maps.EndpointDown) != 0
 }

@@ -229,7 +229,7 @@ func (p *Pool) spillLocked(s *isock) {
 		Lease:    maps.Lease{Slot: s.slot, Number: atomic.LoadUint64(&sl.Lease)},
 		Cookie:   atomic.LoadUint64(&sl.Cookie),
 		Upstream: up,
-		Endpoint: s.endpoint,
+		Endpoint: s.sub.Index,
 		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}
@@ -463,27 +463,27 @@ func (p *Pool) sweep(now uint64) (next time.Duration) {
 	at := time.Now()
 	p.pollGrowRequestsLocked(at)
 	p.replaceHeldLocked(at)
-	for _, e := range p.live {
-		next = min(next, p.sweepEndpointLocked(e, at, now), e.pace(p.cfg.Initial))
-		p.shrinkLocked(e, now)
+	for sub := range p.live {
+		next = min(next, p.sweepSubpoolLocked(sub, at, now), sub.pace(p.cfg.Initial))
+		p.shrinkLocked(sub, now)
 	}
 	return max(next, shortestPause)
 }
 
-// sweepEndpointLocked looks at an endpoint's i-socks. It returns when to look at their leases again, or later.
-func (p *Pool) sweepEndpointLocked(e *endpoint, at time.Time, now uint64) (next time.Duration) {
+// sweepSubpoolLocked looks at a subpool's i-socks. It returns when to look at their leases again, or later.
+func (p *Pool) sweepSubpoolLocked(sub *subpool, at time.Time, now uint64) (next time.Duration) {
 	next = p.calm
-	e.demand.leased, e.expired = 0, 0
+	sub.demand.leased, sub.expired = 0, 0
 	// From the end: the last one takes the place of one that closes.
-	for i := len(e.isocks) - 1; i >= 0; i-- {
-		s := e.isocks[i]
+	for i := len(sub.isocks) - 1; i >= 0; i-- {
+		s := sub.isocks[i]
 		state := p.cfg.Shared.State(s.slot)
-		if state != maps.SlotBroken && p.limitLocked(e, s, state == maps.SlotLeased, at) {
+		if state != maps.SlotBroken && p.limitLocked(sub, s, state == maps.SlotLeased, at) {
 			continue
 		}
 		switch state {
 		case maps.SlotLeased:
-			e.demand.leased++
+			sub.demand.leased++
 			next = min(next, p.sweepLeaseLocked(s, now))
 		case maps.SlotBroken:
 			p.endLocked(s)
@@ -492,13 +492,13 @@ func (p *Pool) sweepEndpointLocked(e *endpoint, at time.Time, now uint64) (next 
 	return next
 }
 
-// pace is how often an endpoint is to be looked at: often where requests are many, since i-socks in use are counted by these looks.
-func (e *endpoint) pace(few int) time.Duration {
-	if e.demand.leased > few {
+// pace is how often a subpool is to be looked at: often where requests are many, since i-socks in use are counted by these looks.
+func (sub *subpool) pace(few int) time.Duration {
+	if sub.demand.leased > few {
 		return sweepInterval
 	}
 	pace := calmInterval
-	for _, limit := range []time.Duration{e.Limits.Idle, e.Limits.Age} {
+	for _, limit := range []time.Duration{sub.Limits.Idle, sub.Limits.Age} {
 		if limit > 0 {
 			pace = min(pace, max(limit/8, sweepInterval))
 		}
@@ -583,5 +583,5 @@ func (p *progress) stalled(sl *maps.Slot, now uint64, limit time.Duration) (over
 	return stood > limit, max(limit-stood, 0) + 1
 }
 
-// crowdedStack is how many dead slots an endpoint's stack may hold before it is cleaned.
+// crowdedStack is how many dead slots a pool's stack may hold before it is cleaned.
 const crowdedStack = 8

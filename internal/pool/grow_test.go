@@ -4,7 +4,6 @@ package pool
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/xlb-project/xlb/test/await"
@@ -17,14 +16,12 @@ func TestPoolOfWhichISocksBreakDoesNotGrowAsIfTheyWereInUse(t *testing.T) {
 	const most = max(enough, sparing*2)
 	r := newRig(t, setup{slots: 256, initial: 2})
 	r.start(2)
-	missed := &r.shared.Endpoints[ours].Missed
 	for range 100 {
 		slot := r.lease(request{cookie: 7})
 		r.breakSlot(slot, false)
 		r.p.Broken(slot)
 		r.awaitTarget(ours)
-		atomic.StoreUint32(missed, 1)
-		r.p.Grow(ours)
+		r.miss(ours, 1)
 		r.awaitTarget(ours)
 		if open, _, _, _ := r.view(ours); open > most {
 			t.Fatalf("i-socks for one request at a time: got %d, want at most %d", open, most)
@@ -33,8 +30,7 @@ func TestPoolOfWhichISocksBreakDoesNotGrowAsIfTheyWereInUse(t *testing.T) {
 	// Who finds none while none closes does need more.
 	r.sweepTwice()
 	open, _, _, _ := r.view(ours)
-	atomic.StoreUint32(missed, 40)
-	r.p.Grow(ours)
+	r.miss(ours, 40)
 	r.awaitIdle(ours, open+40)
 }
 
@@ -44,18 +40,16 @@ func TestPoolThatHasLostAllGrowsByWhatIsMissed(t *testing.T) {
 	r := newRig(t, setup{slots: 64, initial: 1, eager: -1})
 	s := newServer(t)
 	r.set(s.endpoint(ours))
-	atomic.StoreUint32(&r.shared.Endpoints[ours].Missed, 1)
-	r.p.Grow(ours)
+	r.miss(ours, 1)
 	r.awaitIdle(ours, 1)
 	slot := r.lease(request{cookie: 7})
 	r.breakSlot(slot, false)
 	r.p.mu.Lock()
-	e := r.p.endpoints[ours]
+	e := r.host(ours)
 	e.target = 0
 	r.p.mu.Unlock()
 	r.p.Broken(slot)
-	atomic.StoreUint32(&r.shared.Endpoints[ours].Missed, 9)
-	r.p.Grow(ours)
+	r.miss(ours, 9)
 	r.awaitIdle(ours, 9)
 }
 
@@ -65,7 +59,7 @@ func (r *rig) awaitTarget(endpoint uint32) {
 	await.Quiet(r.t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
-		if e := r.p.endpoints[endpoint]; e.open != e.target {
+		if e := r.host(endpoint); e.open != e.target {
 			return fmt.Sprintf("i-socks of endpoint %d: got %d, want %d", endpoint, e.open, e.target)
 		}
 		return ""

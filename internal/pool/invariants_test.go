@@ -6,12 +6,15 @@ import (
 	"fmt"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // inconsistentLocked is what contradicts itself in the pool's books at a moment when nobody changes them, "" for nothing. Taken are the free slots that
 // the test has hidden.
 func (r *rig) inconsistentLocked(taken []uint32) string {
-	for _, find := range []func() string{r.endpointsLocked, r.isocksLocked, func() string { return r.slotsLocked(taken) }, r.stacksLocked} {
+	for _, find := range []func() string{
+		r.endpointsLocked, r.originsLocked, r.isocksLocked, func() string { return r.slotsLocked(taken) }, r.stacksLocked, r.poolsLocked,
+	} {
 		if wrong := find(); wrong != "" {
 			return wrong
 		}
@@ -19,17 +22,51 @@ func (r *rig) inconsistentLocked(taken []uint32) string {
 	return ""
 }
 
-func (r *rig) endpointsLocked() string {
-	wanted, ofCluster := 0, map[string]uint32{}
-	for index, e := range r.p.endpoints {
-		if n := uint32(e.open + e.dialing); n > 0 {
-			ofCluster[e.Cluster] += n
+// eachLocked does something with each subpool, until that finds something wrong.
+func (r *rig) eachLocked(do func(*subpool) (wrong string)) string {
+	for index, d := range r.p.destinations {
+		for id, sub := range d.subpools {
+			if sub.destination != d || sub.from.ID != id || sub.Index != index {
+				return fmt.Sprintf("subpool of workload %d to endpoint %d is listed as that of %d to %d", sub.from.ID, sub.Index, id, index)
+			}
+			if wrong := do(sub); wrong != "" {
+				return fmt.Sprintf("workload %d, endpoint %d: %s: %+v", id, index, wrong, *sub)
+			}
 		}
-		if !e.gone {
+	}
+	return ""
+}
+
+func (r *rig) endpointsLocked() string {
+	wanted, ofCluster, outstanding := 0, map[string]uint32{}, map[uint32]uint32{}
+	for index, d := range r.p.destinations {
+		if !d.removed {
 			wanted++
 		}
-		if wrong := r.endpointLocked(index, e); wrong != "" {
-			return fmt.Sprintf("endpoint %d: %s: %+v", index, wrong, *e)
+		switch isDown := r.p.downLocked(d); {
+		case d.removed && len(d.subpools) == 0:
+			return fmt.Sprintf("endpoint %d has gone, and is not forgotten", index)
+		case !d.removed && (d.host() == nil) != r.p.cfg.NoHost:
+			return fmt.Sprintf("endpoint %d: i-socks of the host: %+v", index, d.host())
+		case isDown && (d.removed || d.host() == nil || d.host().open > 0 || d.host().backoff == 0):
+			return fmt.Sprintf("endpoint %d is out of service without a reason", index)
+		case isDown && r.p.others > 0 && d.Address.Addr().IsLoopback():
+			return fmt.Sprintf("endpoint %d is out of service for workloads that have another server there", index)
+		}
+	}
+	if wrong := r.eachLocked(func(sub *subpool) string {
+		if n := uint32(sub.open + sub.dialing); n > 0 {
+			ofCluster[sub.Cluster] += n
+		}
+		leased, wrong := r.subpoolLocked(sub)
+		outstanding[sub.Index] += leased
+		return wrong
+	}); wrong != "" {
+		return wrong
+	}
+	for index := range r.p.destinations {
+		if got := r.shared.Endpoints[index].Outstanding; got != outstanding[index] {
+			return fmt.Sprintf("endpoint %d: %d leases, %d requests outstanding", index, outstanding[index], got)
 		}
 	}
 	if wanted != r.p.active {
@@ -38,59 +75,85 @@ func (r *rig) endpointsLocked() string {
 	if fmt.Sprint(ofCluster) != fmt.Sprint(r.p.ofCluster) {
 		return fmt.Sprintf("i-socks of clusters: counted %v, got %v", r.p.ofCluster, ofCluster)
 	}
-	for _, some := range []map[uint32]*endpoint{r.p.live, r.p.leaving} {
-		for index, e := range some {
-			if r.p.endpoints[index] != e {
-				return fmt.Sprintf("endpoint %d is listed and not known", index)
+	return ""
+}
+
+// originsLocked sees that workloads are counted, and that nothing is listed that is not known.
+func (r *rig) originsLocked() string {
+	others, subpools := 0, map[*origin]int{}
+	r.eachLocked(func(sub *subpool) string { subpools[sub.from]++; return "" })
+	for id, o := range r.p.origins {
+		if o.ID != workload.Host && !o.left {
+			others++
+		}
+		if o.ID != id || o.subpools != subpools[o] || o.left && o.subpools == 0 {
+			return fmt.Sprintf("workload %d (%+v), which has %d subpools", id, o, subpools[o])
+		}
+		delete(subpools, o)
+	}
+	if len(subpools) > 0 || others != r.p.others {
+		return fmt.Sprintf("workloads that are unknown and have i-socks: %d; that have joined: counted %d, got %d", len(subpools), r.p.others, others)
+	}
+	for _, some := range []map[*subpool]struct{}{r.p.live, r.p.leaving} {
+		for sub := range some {
+			if d := r.p.destinations[sub.Index]; d == nil || d.subpools[sub.from.ID] != sub {
+				return fmt.Sprintf("i-socks of workload %d to endpoint %d are listed and not known", sub.from.ID, sub.Index)
 			}
 		}
 	}
 	return ""
 }
 
-func (r *rig) endpointLocked(index uint32, e *endpoint) string {
-	leased, dead := uint32(0), 0
-	for place, s := range e.isocks {
-		if s.endpoint != index || s.position != place || r.p.isocks[s.slot] != s {
-			return fmt.Sprintf("slot %d is listed and not its own", s.slot)
+func (r *rig) subpoolLocked(sub *subpool) (leased uint32, wrong string) {
+	dead := 0
+	for place, s := range sub.isocks {
+		sl := &r.shared.Slots[s.slot]
+		if s.sub != sub || s.position != place || r.p.isocks[s.slot] != s {
+			return 0, fmt.Sprintf("slot %d is listed and not its own", s.slot)
+		}
+		if sl.Endpoint != sub.Index || workload.ID(sl.Workload) != sub.from.ID || sl.Pool != sub.pool {
+			return 0, fmt.Sprintf("slot %d is that of workload %d, endpoint %d, pool %d", s.slot, sl.Workload, sl.Endpoint, sl.Pool)
 		}
 		if r.shared.State(s.slot) == maps.SlotLeased {
 			leased++
 		}
 	}
-	for slot := range r.p.zombies {
-		if r.shared.Slots[slot].Endpoint == index {
+	for slot, of := range r.p.zombies {
+		if of == sub {
 			dead++
 		}
+		if sl := &r.shared.Slots[slot]; of == sub && (sl.Endpoint != sub.Index || workload.ID(sl.Workload) != sub.from.ID) {
+			return 0, fmt.Sprintf("closed slot %d is that of workload %d, endpoint %d", slot, sl.Workload, sl.Endpoint)
+		}
 	}
-	isLive, isLeaving, isDown := r.p.live[index] != nil, r.p.leaving[index] != nil, r.p.downLocked(e)
+	_, isLive := r.p.live[sub]
+	_, isLeaving := r.p.leaving[sub]
+	shared := r.p.sharedLocked(sub)
+	known := r.poolOf(sub.from.ID, sub.Index)
 	switch {
-	case e.Index != index:
-		return "known by another's index"
-	case e.open != len(e.isocks) || e.open < 0 || e.dialing < 0:
-		return fmt.Sprintf("it has %d i-socks", len(e.isocks))
-	case e.dead != dead:
-		return fmt.Sprintf("%d of its slots are closed", dead)
-	case isLive != (e.open > 0) || isLeaving != e.gone:
-		return fmt.Sprintf("in the lists of those with i-socks %t, of those that leave %t", isLive, isLeaving)
-	case r.shared.Endpoints[index].Outstanding != leased:
-		return fmt.Sprintf("%d leases, %d requests outstanding", leased, r.shared.Endpoints[index].Outstanding)
-	case e.gone && (e.retry != nil || e.open+e.dialing+e.dead == 0):
-		return "it waits for a retry, or for nothing, although it is gone"
-	case !e.gone && e.backoff > 0 && e.retry == nil && e.dialing == 0:
-		return "it is avoided, and nothing will change that"
-	case isDown && (e.open > 0 || e.backoff == 0 && !e.gone):
-		return "it is out of service without a reason"
-	case isDown && e.gone:
-		return "it is out of service although nobody tries it"
+	case sub.open != len(sub.isocks) || sub.open < 0 || sub.dialing < 0:
+		wrong = fmt.Sprintf("it has %d i-socks", len(sub.isocks))
+	case sub.dead != dead:
+		wrong = fmt.Sprintf("%d of its slots are closed", dead)
+	case isLive != (sub.open > 0) || isLeaving != sub.gone():
+		wrong = fmt.Sprintf("in the lists of those with i-socks %t, of those that leave %t", isLive, isLeaving)
+	case (shared == nil) != sub.empty() || known != sub.pool:
+		wrong = fmt.Sprintf("programs find it in pool %d", known)
+	case shared != nil && shared.Leased != leased:
+		wrong = fmt.Sprintf("%d leases, %d counted", leased, shared.Leased)
+	case sub.gone() && (sub.retry != nil || sub.empty()):
+		wrong = "it waits for a retry, or for nothing, although it is gone"
+	case !sub.gone() && sub.backoff > 0 && sub.retry == nil && sub.dialing == 0:
+		wrong = "it is avoided, and nothing will change that"
 	}
-	return ""
+	return leased, wrong
 }
 
 func (r *rig) isocksLocked() string {
 	for slot, s := range r.p.isocks {
-		if e := r.p.endpoints[s.endpoint]; e == nil || s.position >= len(e.isocks) || e.isocks[s.position] != s {
-			return fmt.Sprintf("i-sock of slot %d is not its endpoint's", slot)
+		sub := s.sub
+		if d := r.p.destinations[sub.Index]; d == nil || d.subpools[sub.from.ID] != sub || s.position >= len(sub.isocks) || sub.isocks[s.position] != s {
+			return fmt.Sprintf("i-sock of slot %d is not its subpool's", slot)
 		}
 		switch state := r.shared.State(slot); state {
 		case maps.SlotReady, maps.SlotLeased, maps.SlotBroken:
@@ -99,6 +162,32 @@ func (r *rig) isocksLocked() string {
 		}
 	}
 	return ""
+}
+
+// poolsLocked sees that no pool is lost, and that no two subpools have the same.
+func (r *rig) poolsLocked() string {
+	seen := map[uint32]bool{}
+	for _, pool := range r.p.pools {
+		if shared := &r.shared.Pools[pool]; seen[pool] || uint32(shared.Idle) != 0 || shared.Leased != 0 {
+			return fmt.Sprintf("free pool %d: twice %t, %+v", pool, seen[pool], *shared)
+		}
+		seen[pool] = true
+	}
+	wrong := r.eachLocked(func(sub *subpool) string {
+		switch {
+		case sub.pool == noPool:
+		case seen[sub.pool]:
+			return "its pool is another's, or free"
+		default:
+			seen[sub.pool] = true
+		}
+		return ""
+	})
+	if wrong == "" && (len(seen) != len(r.shared.Pools) || size(r.pools) != len(seen)-len(r.p.pools)) {
+		wrong = fmt.Sprintf("pools: %d free, %d in use, want %d in all; programs know %d",
+			len(r.p.pools), len(seen)-len(r.p.pools), len(r.shared.Pools), size(r.pools))
+	}
+	return wrong
 }
 
 // slotsLocked sees that none is lost, and none another's as well.
@@ -123,9 +212,7 @@ func (r *rig) slotsLocked(taken []uint32) string {
 		}
 		seen[slot] = true
 	}
-	for _, e := range r.p.endpoints {
-		dialing += e.dialing
-	}
+	r.eachLocked(func(sub *subpool) string { dialing += sub.dialing; return "" })
 	if got, want := len(seen)+dialing, len(r.shared.Slots); got != want {
 		return fmt.Sprintf("slots: %d free, %d closed, %d open, %d being opened, want %d in all", len(free), len(r.p.zombies), len(r.p.isocks), dialing, want)
 	}
@@ -135,11 +222,11 @@ func (r *rig) slotsLocked(taken []uint32) string {
 // stacksLocked sees that idle i-socks are found, each in one place.
 func (r *rig) stacksLocked() string {
 	stacked := map[uint32]bool{}
-	for index := range r.shared.Endpoints {
-		for next := uint32(r.shared.Endpoints[index].Idle); next != 0; next = r.shared.Slots[next-1].Next {
+	for index := range r.shared.Pools {
+		for next := uint32(r.shared.Pools[index].Idle); next != 0; next = r.shared.Slots[next-1].Next {
 			slot := next - 1
-			if sl := &r.shared.Slots[slot]; stacked[slot] || sl.Stacked == 0 || int(sl.Endpoint) != index {
-				return fmt.Sprintf("slot %d of endpoint %d in the stack of endpoint %d: marked %d, twice %t", slot, sl.Endpoint, index, sl.Stacked, stacked[slot])
+			if sl := &r.shared.Slots[slot]; stacked[slot] || sl.Stacked == 0 || int(sl.Pool) != index {
+				return fmt.Sprintf("slot %d of pool %d in the stack of pool %d: marked %d, twice %t", slot, sl.Pool, index, sl.Stacked, stacked[slot])
 			}
 			stacked[slot] = true
 		}

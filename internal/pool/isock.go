@@ -39,10 +39,10 @@ const (
 
 // isock is an open connection to an endpoint.
 type isock struct {
-	pool     *Pool
-	slot     uint32
-	endpoint uint32
-	// position among the endpoint's. Guarded by Pool.mu.
+	pool *Pool
+	slot uint32
+	sub  *subpool
+	// position among the subpool's. Guarded by Pool.mu.
 	position int
 	fd       int
 	cookie   uint64
@@ -77,8 +77,7 @@ type isock struct {
 
 // dialer opens connections to endpoints.
 type dialer struct {
-	isn   *isnGenerator
-	ports portRange
+	isn *isnGenerator
 	// congestion control of the connections; "" is the machine's.
 	congestion string
 }
@@ -87,21 +86,21 @@ type dialer struct {
 // first byte that it will carry.
 type announce func(local netip.AddrPort, first uint32) error
 
-// connect opens a connection from a known source port: the kernel must be able to recognise its far end before the
+// connect opens a connection from a known source port of the workload's network namespace: the kernel must be able to recognise its far end before the
 // handshake is over, so the port is bound, and announced, first.
-func (d *dialer) connect(ctx context.Context, to netip.AddrPort, timeout time.Duration, announce announce) (int, error) {
-	source, err := sourceAddress(to)
+func (d *dialer) connect(ctx context.Context, from *origin, to netip.AddrPort, timeout time.Duration, announce announce) (int, error) {
+	source, err := sourceAddress(from, to)
 	if err != nil {
 		return -1, err
 	}
 	err = unix.EADDRNOTAVAIL
 	for i := 0; i < portTries && errors.Is(err, unix.EADDRNOTAVAIL); i++ {
 		var fd int
-		if fd, err = unix.Socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		if fd, err = from.socket(family(to.Addr()), unix.SOCK_STREAM|unix.SOCK_NONBLOCK); err != nil {
 			return -1, fmt.Errorf("open socket: %w", err)
 		}
 		// With a port that another i-sock has there is one connection to each endpoint.
-		if err = d.dial(ctx, fd, source, to, timeout, announce); err == nil {
+		if err = d.dial(ctx, fd, source, from.ports, to, timeout, announce); err == nil {
 			return fd, nil
 		}
 		unix.Close(fd)
@@ -109,11 +108,13 @@ func (d *dialer) connect(ctx context.Context, to netip.AddrPort, timeout time.Du
 	return -1, err
 }
 
-func (d *dialer) dial(ctx context.Context, fd int, source netip.Addr, to netip.AddrPort, timeout time.Duration, announce announce) error {
+func (d *dialer) dial(
+	ctx context.Context, fd int, source netip.Addr, ports portRange, to netip.AddrPort, timeout time.Duration, announce announce,
+) error {
 	if err := setOptions(fd, d.congestion); err != nil {
 		return err
 	}
-	if err := bind(fd, source, d.ports); err != nil {
+	if err := bind(fd, source, ports); err != nil {
 		return fmt.Errorf("bind to %s: %w", source, err)
 	}
 	local, err := localAddress(fd)
@@ -189,9 +190,9 @@ func setOptions(fd int, congestion string) error {
 	return upstream.SetCongestionControl(fd, congestion)
 }
 
-// sourceAddress is the address that the kernel would connect from. No packet is sent.
-func sourceAddress(to netip.AddrPort) (netip.Addr, error) {
-	fd, err := unix.Socket(family(to.Addr()), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// sourceAddress is the address that the workload's kernel would connect from. No packet is sent.
+func sourceAddress(from *origin, to netip.AddrPort) (netip.Addr, error) {
+	fd, err := from.socket(family(to.Addr()), unix.SOCK_DGRAM)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("open socket: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
 
@@ -27,7 +28,7 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 			s := serve(t, l)
 			var announced netip.AddrPort
 			var number uint32
-			fd, err := testDialer("reno").connect(t.Context(), s.address, timeout, func(local netip.AddrPort, first uint32) error {
+			fd, err := testDialer("reno").connect(t.Context(), testOrigin(), s.address, timeout, func(local netip.AddrPort, first uint32) error {
 				announced, number = local, first
 				if n := len(s.conns()); n != 0 {
 					t.Errorf("connections before the announcement: got %d, want 0", n)
@@ -59,7 +60,7 @@ func TestConnectAnnouncesItsPortFirst(t *testing.T) {
 func TestConnectStopsWhenItsAnnouncementFails(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	fd, err := testDialer("").connect(t.Context(), s.address, timeout, func(netip.AddrPort, uint32) error { return mapstest.ErrFault })
+	fd, err := testDialer("").connect(t.Context(), testOrigin(), s.address, timeout, func(netip.AddrPort, uint32) error { return mapstest.ErrFault })
 	if !errors.Is(err, mapstest.ErrFault) || fd >= 0 {
 		t.Errorf("connect: got %d, %v, want -1, %v", fd, err, mapstest.ErrFault)
 	}
@@ -89,8 +90,11 @@ func TestPeerKeyIsTheEndpointsView(t *testing.T) {
 	}
 }
 
+// testOrigin is the network namespace of the calling thread.
+func testOrigin() *origin { return newOrigin(workload.Own(testNetns), maxDials) }
+
 func testDialer(congestion string) *dialer {
-	return &dialer{isn: newISNGenerator(), ports: ports(), congestion: congestion}
+	return &dialer{isn: newISNGenerator(), congestion: congestion}
 }
 
 // nextToCome is the sequence number of the next byte that a connection receives.

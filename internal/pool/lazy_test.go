@@ -68,11 +68,11 @@ func TestNewEndpointOfAClusterInUseIsConnectedTo(t *testing.T) {
 			}
 			r.set(first...)
 			for _, index := range tt.asked {
-				r.p.Grow(index)
+				r.grow(index)
 				r.awaitIdle(index, 1)
 			}
 			if len(tt.added) < 2 {
-				r.p.Grow(3)
+				r.grow(3)
 				r.awaitIdle(3, 1)
 			}
 			var told []Endpoint
@@ -88,7 +88,7 @@ func TestNewEndpointOfAClusterInUseIsConnectedTo(t *testing.T) {
 			r.p.mu.Lock()
 			got := 0
 			for _, index := range tt.added {
-				got += r.p.endpoints[index].target
+				got += r.host(index).target
 			}
 			r.p.mu.Unlock()
 			if got != tt.want {
@@ -112,7 +112,7 @@ func TestManyEndpointsHaveNoSparesWhereHalfOfTheSlotsAreInUse(t *testing.T) {
 	r.runOut(1)
 	r.awaitIdle(1, 1)
 	r.lease(request{cookie: 1})
-	r.p.Grow(ours)
+	r.grow(ours)
 	if open, dialing, _, _ := r.view(ours); open+dialing != 1 {
 		t.Errorf("i-socks while no request has missed one: got %d and %d being opened, want 1", open, dialing)
 	}

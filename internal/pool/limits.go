@@ -18,7 +18,7 @@ type Limits struct {
 	Requests uint32
 }
 
-// expiredPerSweep is the part of an endpoint's i-socks, as a divisor, that a sweep closes at most for their age: those that take their place
+// expiredPerSweep is the part of a subpool's i-socks, as a divisor, that a sweep closes at most for their age: those that take their place
 // are open before the next ones go.
 const expiredPerSweep = 8
 
@@ -38,18 +38,18 @@ func (w *wear) inUse(sl *maps.Slot, leased bool, now time.Time) {
 
 // limitLocked closes an i-sock that has been idle, or open, for too long; one that is in use closes with the end of its lease. It reports
 // whether it has.
-func (p *Pool) limitLocked(e *endpoint, s *isock, leased bool, now time.Time) bool {
-	l := &e.Limits
+func (p *Pool) limitLocked(sub *subpool, s *isock, leased bool, now time.Time) bool {
+	l := &sub.Limits
 	if l.Idle == 0 && l.Age == 0 {
 		return false
 	}
 	s.wear.inUse(&p.cfg.Shared.Slots[s.slot], leased, now)
 	switch {
 	case l.Age > 0 && now.Sub(s.opened) >= l.Age:
-		if e.expired >= max(e.open/expiredPerSweep, 1) {
+		if sub.expired >= max(sub.open/expiredPerSweep, 1) {
 			return false
 		}
-		e.expired++
+		sub.expired++
 		p.cfg.Shared.Retire(s.slot)
 		return p.discardLocked(s)
 	case leased || l.Idle == 0 || now.Sub(s.wear.since) < l.Idle:
@@ -58,7 +58,7 @@ func (p *Pool) limitLocked(e *endpoint, s *isock, leased bool, now time.Time) bo
 		return false
 	}
 	// Nobody needs another in its place: as in Envoy the next request opens one.
-	e.target = min(e.target, max(e.open-1, 0))
+	sub.target = min(sub.target, max(sub.open-1, 0))
 	p.closeLocked(s)
 	return true
 }

@@ -19,7 +19,7 @@ func TestNoClientIsNotifiedOfALeaseThatWasNotFilled(t *testing.T) {
 	slot := r.lease(request{cookie: 7})
 	r.shared.ResponseDone(r.shared.Current(slot))
 	r.awaitIdle(ours, 1)
-	if taken := r.shared.Pop(ours); taken != slot {
+	if taken := r.pop(ours); taken != slot {
 		t.Fatalf("idle slot: got %d, want %d", taken, slot)
 	}
 	if _, ok := mapstest.Take(r.shared, slot); !ok {

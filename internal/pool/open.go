@@ -15,54 +15,65 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
-// openLocked takes a free slot, of which there must be one, for another i-sock.
-func (p *Pool) openLocked(e *endpoint) {
+// openLocked takes a free slot for another i-sock. An error says that there is no room for one.
+func (p *Pool) openLocked(sub *subpool) error {
+	if len(p.free) == 0 {
+		return fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots))
+	}
 	slot := p.free[len(p.free)-1]
+	if err := p.cfg.Shared.Hold(maps.GrowingSlots, slot, 1); err != nil {
+		return err
+	}
+	if err := p.takePoolLocked(sub); err != nil {
+		return err
+	}
 	p.free = p.free[:len(p.free)-1]
-	e.dialing++
-	p.ofCluster[e.Cluster]++
+	sub.dialing++
+	sub.asked = false
+	p.ofCluster[sub.Cluster]++
 	p.wg.Add(1)
-	go p.open(e, e.Endpoint, slot)
+	go p.open(sub, sub.Endpoint, slot, sub.pool)
+	return nil
 }
 
 // open connects one i-sock and puts it in service.
-func (p *Pool) open(e *endpoint, to Endpoint, slot uint32) {
+func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	defer p.wg.Done()
-	p.dials <- struct{}{}
-	s, err := p.connect(to, slot)
-	<-p.dials
+	sub.from.dials <- struct{}{}
+	s, err := p.connect(sub, to, slot, pool)
+	<-sub.from.dials
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.dialing--
+	sub.dialing--
 	// Whatever has come of it, who needs an i-sock may ask for one then.
-	defer atomic.StoreUint32(&p.cfg.Shared.Endpoints[to.Index].Want, 0)
+	defer atomic.StoreUint32(&p.cfg.Shared.Pools[pool].Want, 0)
 	if err != nil {
 		// It has been announced: a program may have found it, and be about to write to it.
-		p.zombies[slot] = struct{}{}
-		e.dead++
-		p.uncountLocked(e)
-		p.failedLocked(e, err)
+		p.zombies[slot] = sub
+		sub.dead++
+		p.uncountLocked(sub)
+		p.failedLocked(sub, err)
 		return
 	}
-	e.open++
-	e.add(s)
-	p.askLocked(e)
-	p.live[e.Index] = e
-	e.backoff = 0
+	sub.open++
+	sub.add(s)
+	p.askLocked(sub)
+	p.live[sub] = struct{}{}
+	sub.backoff = 0
 	s.opened = p.cfg.Now()
 	p.isocks[slot] = s
-	if p.upLocked(e) {
+	if sub.isHosts() && p.upLocked(sub.destination) {
 		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
 	}
-	if e.gone || p.ctx.Err() != nil || e.Draining && e.open > e.target {
+	if sub.gone() || p.ctx.Err() != nil || sub.Draining && sub.open > sub.target {
 		p.cfg.Shared.CompareAndSwapState(slot, maps.SlotConnecting, maps.SlotBroken)
 		s.unwanted = true
 		p.closeLocked(s)
 		return
 	}
 	p.serveLocked(s)
-	p.fillLocked(e)
+	p.fillLocked(sub)
 }
 
 // serveLocked makes a connected i-sock leasable.
@@ -95,19 +106,19 @@ var (
 )
 
 // connect opens the socket of a slot. On error nothing of it is left but the slot, which is BROKEN.
-func (p *Pool) connect(to Endpoint, slot uint32) (*isock, error) {
-	s := &isock{pool: p, slot: slot, endpoint: to.Index}
-	p.cfg.Shared.Prepare(slot, to.Index)
+func (p *Pool) connect(sub *subpool, to Endpoint, slot, pool uint32) (*isock, error) {
+	s := &isock{pool: p, slot: slot, sub: sub}
+	p.cfg.Shared.Prepare(slot, maps.Owner{Endpoint: to.Index, Pool: pool, Workload: uint32(sub.from.ID)})
 	p.cfg.Shared.Slots[slot].MaxRequests = to.Limits.Requests
 	announced := false
-	fd, err := p.dialer.connect(p.ctx, to.Address, to.ConnectTimeout, func(local netip.AddrPort, first uint32) error {
+	fd, err := p.dialer.connect(p.ctx, sub.from, to.Address, to.ConnectTimeout, func(local netip.AddrPort, first uint32) error {
 		if announced {
 			// Nothing has come of that.
 			if err := p.cfg.Sockets.Peers.Delete(s.peer); err != nil {
 				return err
 			}
 		}
-		s.peer = peerKey(local, to.Address, first, p.cfg.Netns)
+		s.peer = peerKey(local, to.Address, first, sub.from.Netns)
 		announced = true
 		return p.cfg.Sockets.Peers.Put(s.peer, slot)
 	})
@@ -153,78 +164,84 @@ func (p *Pool) local(slot uint32) bool {
 	return atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Flags)&uint32(maps.SlotLocal) != 0
 }
 
-// failedLocked takes an endpoint out of service that has no connection and refuses new ones, and tries again later.
-func (p *Pool) failedLocked(e *endpoint, err error) {
+// failedLocked takes an endpoint out of service that refuses the host's connections and has none, and tries again later.
+func (p *Pool) failedLocked(sub *subpool, err error) {
 	if p.ctx.Err() != nil {
 		return
 	}
-	if e.gone {
-		p.releaseLocked(e)
+	if sub.gone() {
+		p.releaseLocked(sub)
 		return
 	}
-	if e.backoff == 0 {
-		e.backoff = firstBackoff
+	if sub.backoff == 0 {
+		sub.backoff = firstBackoff
 	}
 	if upstream.IsShortage(err) {
-		p.warnNoRoomLocked(e, err)
+		p.warnNoRoomLocked(sub, err)
 	} else {
-		p.refusedLocked(e, err)
+		p.refusedLocked(sub, err)
 	}
-	if e.retry == nil {
-		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+	if sub.retry == nil {
+		sub.retry = time.AfterFunc(sub.backoff, func() { p.retry(sub) })
 	}
 }
 
 // refusedLocked notes that an endpoint has not let itself be connected to.
-func (p *Pool) refusedLocked(e *endpoint, err error) {
+func (p *Pool) refusedLocked(sub *subpool, err error) {
+	if !p.decidesLocked(sub) {
+		p.cfg.Logger.Debug("cannot connect to an endpoint", "endpoint", sub.Address, "workload", sub.from.ID, "err", err)
+		return
+	}
 	if p.cfg.Refused != nil {
-		p.cfg.Refused(e.Index, e.open)
+		p.cfg.Refused(sub.Index, sub.open)
 	}
-	flags := &p.cfg.Shared.Endpoints[e.Index].Flags
-	if e.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
-		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", e.Address, "err", err)
+	flags := &p.cfg.Shared.Endpoints[sub.Index].Flags
+	if sub.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
+		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", sub.Address, "err", err)
 	}
-}
-
-// downLocked reports whether an endpoint is out of service.
-func (p *Pool) downLocked(e *endpoint) bool {
-	return atomic.LoadUint32(&p.cfg.Shared.Endpoints[e.Index].Flags)&uint32(maps.EndpointDown) != 0
-}
-
-// upLocked puts an endpoint in service, and reports whether it was out of it.
-func (p *Pool) upLocked(e *endpoint) bool {
-	return atomic.AndUint32(&p.cfg.Shared.Endpoints[e.Index].Flags, ^uint32(maps.EndpointDown))&uint32(maps.EndpointDown) != 0
 }
 
 // retry probes with one connection; when it opens, the others follow.
-func (p *Pool) retry(e *endpoint) {
+func (p *Pool) retry(sub *subpool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e.retry = nil
-	if p.ctx.Err() != nil || e.gone || e.dialing > 0 {
+	sub.retry = nil
+	if p.ctx.Err() != nil || sub.gone() || sub.dialing > 0 {
 		return
+	}
+	if !sub.isHosts() && sub.open == 0 && !sub.asked {
+		// The workload may never reach that endpoint. Its next request tries.
+		sub.target = 0
 	}
 	// One that is out of service is tried until it is back, though nobody needs an i-sock of it: no request would ever ask for one.
-	if e.open >= e.target && !p.downLocked(e) || !p.mayOpenLocked(e) {
-		e.backoff = 0
+	out := sub.isHosts() && p.downLocked(sub.destination)
+	if sub.open >= sub.target && !out || !p.mayOpenLocked(sub) {
+		sub.backoff = 0
 		return
 	}
-	if len(p.free) == 0 || p.holdLocked() != nil {
+	if p.openLocked(sub) != nil {
 		// Another connect may have succeeded meanwhile.
-		e.backoff = max(e.backoff, firstBackoff)
-		e.retry = time.AfterFunc(e.backoff, func() { p.retry(e) })
+		sub.backoff = max(sub.backoff, firstBackoff)
+		sub.retry = time.AfterFunc(sub.backoff, func() { p.retry(sub) })
 		return
 	}
-	e.backoff = min(2*e.backoff, longestWait)
-	p.openLocked(e)
+	sub.backoff = min(2*sub.backoff, longestWait)
 }
 
-// Again connects at once to an endpoint that the pool avoids for a while, because somebody has seen that it is well.
+// Again connects at once to an endpoint that the pool avoids for a while, whichever workload's i-socks are missing, because a response has shown that
+// it is well.
 func (p *Pool) Again(index uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A timer that cannot be stopped has fired: it connects anyway.
-	if e := p.endpoints[index]; e != nil && e.retry != nil && e.retry.Stop() {
-		e.retry = time.AfterFunc(0, func() { p.retry(e) })
+	d := p.destinations[index]
+	if d == nil {
+		return
+	}
+	for _, sub := range d.subpools {
+		// A timer that cannot be stopped has fired: it connects anyway.
+		if sub.retry != nil && sub.retry.Stop() {
+			sub.asked = true
+			sub.retry = time.AfterFunc(0, func() { p.retry(sub) })
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Failure is how a leased request ended without its response.
@@ -98,9 +99,11 @@ type Config struct {
 	Sockets *maps.Sockets
 	Clients Clients
 	Logger  *slog.Logger
-	// Netns is the cookie of the network namespace the i-socks live in.
-	Netns uint64
-	// Initial and Max bound the i-socks of one endpoint; 0 means 4 and 2048.
+	// Own is the daemon's own network namespace. NoHost: it is not served, and has no i-socks.
+	Own    *workload.Workload
+	NoHost bool
+	// Initial and Max bound the i-socks of one workload to one endpoint; 0 means 4 and 2048. Initial is of the host alone: other workloads have
+	// none before their requests ask for some.
 	Initial, Max int
 	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
 	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one,
@@ -118,8 +121,8 @@ type Config struct {
 	CongestionControl string
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
-	// Refused is told when an endpoint could not be connected to, or has closed a connection that it had just accepted; open is how
-	// many others there are. It must not block.
+	// Refused is told when the host could not connect to an endpoint, or the endpoint has closed a connection that it had just accepted; open is how
+	// many others there are. Connects of other workloads do not count, nor, once a workload has joined, those to loopback addresses. It must not block.
 	Refused func(endpoint uint32, open int)
 	// PrepareRemote is given the descriptor of each new i-sock to another host before a request takes it;
 	// an error gives the i-sock up. nil: nothing is to be done. It must not keep the descriptor.
@@ -137,8 +140,8 @@ type Endpoint struct {
 	Index          uint32
 	Address        netip.AddrPort
 	ConnectTimeout time.Duration
-	// Cluster that the endpoint is of, and how many i-socks there may be to all of its endpoints, 0 for any number. As in Envoy each
-	// endpoint has one in any case.
+	// Cluster that the endpoint is of, and how many i-socks there may be to all of its endpoints, those of all workloads together, 0 for any
+	// number. As in Envoy each endpoint has one in any case, here of each workload that asks for it.
 	Cluster        string
 	MaxConnections uint32
 	Limits         Limits
@@ -154,36 +157,38 @@ type Pool struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	// dials bounds connects in progress.
-	dials  chan struct{}
 	dialer dialer
 
 	mu sync.Mutex
-	// floor is how many i-socks an endpoint that is not asked keeps.
-	floor     int
-	endpoints map[uint32]*endpoint
-	// active is how many of them are not gone.
+	// floor is how many i-socks of the host an endpoint that is not asked keeps.
+	floor        int
+	destinations map[uint32]*destination
+	// active is how many of them are not removed.
 	active int
-	// live are the endpoints that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
-	live, leaving map[uint32]*endpoint
+	// origins are the workloads that have i-socks, or may have some. others counts those that are not the host, and have not left.
+	origins map[workload.ID]*origin
+	others  int
+	// live are the subpools that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
+	live, leaving map[*subpool]struct{}
 	isocks        map[uint32]*isock
-	// held are the endpoints of which broken i-socks are to be replaced later, heldBack counts
+	// held are the subpools of which broken i-socks are to be replaced later, heldBack counts
 	// those that were.
-	held     map[uint32]*endpoint
+	held     map[*subpool]struct{}
 	heldBack atomic.Uint64
 	// ofCluster counts the i-socks of each, those that are being opened too.
 	ofCluster map[string]uint32
-	free      []uint32
+	// free are slots, pools indices of maps.Shared.Pools.
+	free, pools []uint32
 	// warned is when a lack of room was logged last.
 	warned time.Time
 	// zombies are the slots of i-socks that are closed, or could not be connected, on which programs
 	// may still be at work, or that still lie in a stack.
-	zombies map[uint32]struct{}
+	zombies map[uint32]*subpool
 	// lent are the slots that somebody outside is to end a part of a lease of: until then none becomes another i-sock's.
 	lent map[uint32]struct{}
 	// reclaiming: a goroutine is about to free their slots.
 	reclaiming bool
-	// growPolled is when the pool last looked at which endpoints wait for more i-socks.
+	// growPolled is when the pool last looked at which subpools wait for more i-socks, or are of no use any more.
 	growPolled time.Time
 	// calm is between two looks while there is little to see.
 	calm time.Duration
@@ -192,7 +197,6 @@ type Pool struct {
 }
 
 const (
-	maxDials     = 16
 	firstBackoff = 20 * time.Millisecond
 	longestWait  = 2 * time.Second
 	// sweepInterval is between two looks at all i-socks while there is much to see, calmInterval while there is not, shortestPause the least
@@ -237,30 +241,40 @@ func New(cfg Config) (*Pool, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pool{
-		cfg:       cfg,
-		poller:    po,
-		ctx:       ctx,
-		cancel:    cancel,
-		dials:     make(chan struct{}, maxDials),
-		dialer:    dialer{isn: newISNGenerator(), ports: ports(), congestion: cfg.CongestionControl},
-		endpoints: map[uint32]*endpoint{},
-		live:      map[uint32]*endpoint{},
-		leaving:   map[uint32]*endpoint{},
-		isocks:    map[uint32]*isock{},
-		held:      map[uint32]*endpoint{},
-		ofCluster: map[string]uint32{},
-		zombies:   map[uint32]struct{}{},
-		lent:      map[uint32]struct{}{},
-		calm:      calmInterval,
+		cfg:          cfg,
+		poller:       po,
+		ctx:          ctx,
+		cancel:       cancel,
+		dialer:       dialer{isn: newISNGenerator(), congestion: cfg.CongestionControl},
+		destinations: map[uint32]*destination{},
+		origins:      map[workload.ID]*origin{},
+		live:         map[*subpool]struct{}{},
+		leaving:      map[*subpool]struct{}{},
+		isocks:       map[uint32]*isock{},
+		held:         map[*subpool]struct{}{},
+		ofCluster:    map[string]uint32{},
+		zombies:      map[uint32]*subpool{},
+		lent:         map[uint32]struct{}{},
+		free:         indices(len(cfg.Shared.Slots)),
+		pools:        indices(len(cfg.Shared.Pools)),
+		calm:         calmInterval,
 	}
-	for i := len(cfg.Shared.Slots); i > 0; i-- {
-		p.free = append(p.free, uint32(i-1))
+	if !cfg.NoHost {
+		p.origins[workload.Host] = newOrigin(cfg.Own, maxDials)
 	}
 	if p.beats, err = poller.Every(p.beat); err != nil {
 		cancel()
 		return nil, errors.Join(err, po.Close())
 	}
 	return p, nil
+}
+
+// indices are so many, the first one last: that is taken first.
+func indices(count int) (list []uint32) {
+	for i := count; i > 0; i-- {
+		list = append(list, uint32(i-1))
+	}
+	return list
 }
 
 // SetShortest says what the shortest time limit of any request is: leases are looked at more than once in that time, so that none is
@@ -280,9 +294,11 @@ func (p *Pool) Close() error {
 	p.cancel()
 	p.beats.Stop()
 	p.mu.Lock()
-	for _, e := range p.endpoints {
-		if e.retry != nil {
-			e.retry.Stop()
+	for _, d := range p.destinations {
+		for _, sub := range d.subpools {
+			if sub.retry != nil {
+				sub.retry.Stop()
+			}
 		}
 	}
 	p.mu.Unlock()
@@ -297,19 +313,19 @@ func (p *Pool) Close() error {
 	return err
 }
 
-// Knows reports whether an endpoint is connected to, or has i-socks yet to be closed.
+// Knows reports whether an endpoint is connected to, or has i-socks yet to be closed, whichever workload's.
 func (p *Pool) Knows(index uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.endpoints[index] != nil
+	return p.destinations[index] != nil
 }
 
-// Ready reports whether every endpoint that is to have i-socks has been tried: they are open, or could not be opened.
+// Ready reports whether every endpoint that is to have i-socks of the host has been tried: they are open, or could not be opened.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, e := range p.endpoints {
-		if e.open == 0 && e.target > 0 && e.backoff == 0 && !e.gone {
+	for _, d := range p.destinations {
+		if sub := d.host(); sub != nil && sub.open == 0 && sub.target > 0 && sub.backoff == 0 && !sub.gone() {
 			return false
 		}
 	}

@@ -112,7 +112,7 @@ func TestPoolGrowsUpToItsBound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{initial: 2, max: 5})
 	s := r.start(2)
-	want := &r.shared.Endpoints[ours].Want
+	want := &r.pool(ours).Want
 	for _, size := range []int{4, 5, 5} {
 		atomic.StoreUint32(want, 1)
 		r.runOut(ours)
@@ -134,16 +134,15 @@ func TestPoolGrowsByDemand(t *testing.T) {
 	const missed, size, leased, larger = 13, 15, 12, 18
 	r := newRig(t, setup{initial: 2, max: 25})
 	r.start(2)
-	e := &r.shared.Endpoints[ours]
+	e := r.pool(ours)
 	askedAt := func(want uint32) {
 		t.Helper()
 		if got := atomic.LoadUint32(&e.AskAt); got != want {
-			t.Errorf("more i-socks are asked for at %d requests, want %d", got, want)
+			t.Errorf("more i-socks are asked for at %d leases, want %d", got, want)
 		}
 	}
 	// To double would take as many wake-ups as there are doublings, for each of which a busy machine lets the daemon wait.
-	atomic.StoreUint32(&e.Missed, missed)
-	r.p.Grow(ours)
+	r.miss(ours, missed)
 	r.awaitIdle(ours, size)
 	if got := atomic.LoadUint32(&e.Missed); got != 0 {
 		t.Errorf("missed requests after the pool grew: got %d, want 0", got)
@@ -152,13 +151,13 @@ func TestPoolGrowsByDemand(t *testing.T) {
 	for i := range leased - 1 {
 		r.lease(request{cookie: uint64(i + 1)})
 	}
-	// Of the slow path.
-	atomic.AddUint32(&e.Outstanding, 7)
-	r.p.Grow(ours)
+	// Of the slow path: they take none.
+	atomic.AddUint32(&r.shared.Endpoints[ours].Outstanding, 7)
+	r.grow(ours)
 	r.awaitIdle(ours, size-leased+1)
-	askedAt(leased + 7)
+	askedAt(leased)
 	r.lease(request{cookie: leased})
-	r.p.Grow(ours)
+	r.grow(ours)
 	r.awaitIdle(ours, larger-leased)
 }
 
@@ -171,8 +170,8 @@ func TestPoolThatCannotGrowIsNotAsked(t *testing.T) {
 	for i := range 7 {
 		r.lease(request{cookie: uint64(i + 1)})
 	}
-	r.p.Grow(ours)
-	e := &r.shared.Endpoints[ours]
+	r.grow(ours)
+	e := r.pool(ours)
 	if got := atomic.LoadUint32(&e.AskAt); got != 0 {
 		t.Errorf("without free slots more are asked for at %d requests, want never", got)
 	}
@@ -184,7 +183,7 @@ func TestPoolThatCannotGrowIsNotAsked(t *testing.T) {
 func TestGrowOfAnUnknownEndpointDoesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
-	r.p.Grow(3)
+	r.grow(3)
 	r.awaitAllFree()
 }
 
@@ -192,7 +191,7 @@ func TestPoolWithoutFreeSlotsKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{slots: 2, initial: 4})
 	r.start(2)
-	r.p.Grow(ours)
+	r.grow(ours)
 	if !r.p.Ready() || r.down(ours) {
 		t.Errorf("ready %v, out of service %v, want true, false", r.p.Ready(), r.down(ours))
 	}
@@ -373,7 +372,7 @@ func TestEndpointThatClosesIdleConnectionsIsInService(t *testing.T) {
 		t.Error("an endpoint that closes idle connections is out of service")
 	}
 	// A request finds none.
-	r.p.Grow(ours)
+	r.grow(ours)
 	r.awaitIdle(ours, 1)
 	if got := len(s.await(initial + 1)); got != initial+1 {
 		t.Errorf("connections: got %d, want %d", got, initial+1)
@@ -466,7 +465,7 @@ func TestAvoidedEndpointIsConnectedToWhenItIsSaidToBeWell(t *testing.T) {
 	d.await(t, 1)
 	// By itself it is tried after an hour.
 	r.p.mu.Lock()
-	for e := r.p.endpoints[ours]; e.retry == nil || !e.retry.Reset(time.Hour); {
+	for e := r.host(ours); e.retry == nil || !e.retry.Reset(time.Hour); {
 		r.p.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		r.p.mu.Lock()
@@ -708,7 +707,7 @@ func TestNumbersOfASlotGoOn(t *testing.T) {
 	must(t, s.conns()[0].Close())
 	r.mustFail(Lost{Lease: maps.Lease{Slot: slot, Number: 1}, Cookie: 7, Why: Reset})
 	r.awaitAllFree()
-	r.p.Grow(ours)
+	r.grow(ours)
 	s.await(2)
 	r.awaitIdle(ours, 1)
 	after := r.slot(slot)
@@ -719,7 +718,7 @@ func TestNumbersOfASlotGoOn(t *testing.T) {
 		t.Errorf("generation: got %d after %d, want the next", after.Generation, before.Generation)
 	}
 	after.Generation, after.Lease = 0, 0
-	want := maps.Slot{State: uint32(maps.SlotReady), Endpoint: ours, Stacked: 1}
+	want := maps.Slot{State: uint32(maps.SlotReady), Endpoint: ours, Pool: before.Pool, Stacked: 1}
 	// What the endpoint says before the first lease is filled answers nobody.
 	want.Response.Phase = uint32(maps.PhaseDone)
 	if after != want {
@@ -810,7 +809,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		if n, m := size(r.peers), size(r.cookies); n != 0 || m != 0 {
 			t.Errorf("announced connections, cookies: got %d, %d, want none", n, m)
 		}
-		r.p.Grow(ours)
+		r.grow(ours)
 		r.set(s.endpoint(3))
 		if got := len(s.conns()); got != 4 {
 			t.Errorf("connections: got %d, want 4: a closed pool opens none", got)
@@ -851,7 +850,7 @@ func TestEndpointsOfAClusterShareItsConnections(t *testing.T) {
 	await.Quiet(t, opened(6))
 	// A burst asks for more than there may be.
 	for _, e := range list {
-		r.p.Grow(e.Index)
+		r.grow(e.Index)
 		if got := open(); got != 6 {
 			t.Errorf("%d i-socks are open, want 6", got)
 		}

@@ -10,9 +10,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // portTries is how many ports are tried at random. With four of five in use one of a thousand i-socks finds none in so many.
@@ -60,14 +61,18 @@ type portRange struct {
 	reserved []portRange
 }
 
-// ports are those of this network namespace when it is first asked. Where they cannot be read, the kernel chooses.
-var ports = sync.OnceValue(func() portRange {
-	r, err := readPorts("/proc/sys/net/ipv4/ip_local_port_range", "/proc/sys/net/ipv4/ip_local_reserved_ports")
+// portsOf are those of a workload's network namespace at this moment. Where they cannot be read, the kernel chooses.
+func portsOf(w *workload.Workload) (r portRange) {
+	err := w.Within(func() (err error) {
+		// They are those of the network namespace of the thread that opens the files.
+		r, err = readPorts("/proc/sys/net/ipv4/ip_local_port_range", "/proc/sys/net/ipv4/ip_local_reserved_ports")
+		return err
+	})
 	if err != nil {
 		return portRange{}
 	}
 	return r
-})
+}
 
 func readPorts(rangeFile, reservedFile string) (portRange, error) {
 	text, err := os.ReadFile(rangeFile)

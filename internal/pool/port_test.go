@@ -64,7 +64,7 @@ func TestBoundPortIsFree(t *testing.T) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		must(t, err)
 		t.Cleanup(func() { unix.Close(fd) })
-		must(t, bind(fd, source, ports()))
+		must(t, bind(fd, source, testOrigin().ports))
 		local, err := localAddress(fd)
 		must(t, err)
 		if seen[local] || local.Addr() != source || local.Port() == 0 {
@@ -90,10 +90,10 @@ func TestISocksShareTheirPortsWhenAllAreTaken(t *testing.T) {
 	for i := range endpoints {
 		listeners[i], endpoints[i] = listenAt(t, netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)}))
 	}
-	d := testDialer("")
-	d.ports = portRange{first: 20000, last: 20000 + 2*each - 1}
+	d, from := testDialer(""), testOrigin()
+	from.ports = portRange{first: 20000, last: 20000 + 2*each - 1}
 	open := func(to netip.AddrPort) (int, error) {
-		return d.connect(t.Context(), to, timeout, func(netip.AddrPort, uint32) error { return nil })
+		return d.connect(t.Context(), from, to, timeout, func(netip.AddrPort, uint32) error { return nil })
 	}
 	fds := map[int][]int{}
 	for i, to := range endpoints {
@@ -134,8 +134,8 @@ func TestISocksLeaveHalfOfThePortsToOthers(t *testing.T) {
 	inNamespace(t)
 	_, to := listenAt(t, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	must(t, os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("20000 20063"), 0))
-	d := testDialer("")
-	d.ports = portRange{first: 20000, last: 20063}
+	d, from := testDialer(""), testOrigin()
+	from.ports = portRange{first: 20000, last: 20063}
 	connect := func(open func() (int, error)) {
 		t.Helper()
 		fd, err := open()
@@ -144,7 +144,7 @@ func TestISocksLeaveHalfOfThePortsToOthers(t *testing.T) {
 	}
 	for range 28 {
 		connect(func() (int, error) {
-			return d.connect(t.Context(), to, timeout, func(netip.AddrPort, uint32) error { return nil })
+			return d.connect(t.Context(), from, to, timeout, func(netip.AddrPort, uint32) error { return nil })
 		})
 	}
 	for range 32 {

@@ -9,12 +9,14 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
 
 // lease is a client's request in a world, and all of it that happens.
 type lease struct {
 	maps.Lease
+	workload workload.ID
 	endpoint uint32
 	// ended: no client is to be notified, for it was answered, or its client has left. notified is how often its client was.
 	ended    bool
@@ -35,32 +37,41 @@ func (l *lease) letGo() {
 	}
 }
 
-// request is what the kernel does with a request to an endpoint: it takes an i-sock, and where it finds none it asks for some. Of so many of a hundred
-// events the pool hears.
-func (w *world) request(index uint32, heard int) (got *lease) {
-	asked := false
+// request is what the kernel does with a workload's request to an endpoint: it takes an i-sock, and where it finds none it asks for some. Of so
+// many of a hundred events the pool hears.
+func (w *world) request(id workload.ID, index uint32, heard int) (got *lease) {
+	asked, poolless := false, uint64(0)
 	w.locked(func() {
-		e := &w.r.shared.Endpoints[index]
-		got = w.leaseLocked(index)
-		if got == nil {
-			atomic.AddUint32(&e.Missed, 1)
+		pool := w.r.poolOf(id, index)
+		if pool == maps.NoSlot {
+			asked, poolless = true, 1
+			return
 		}
-		at := atomic.LoadUint32(&e.AskAt)
-		if got == nil || uint32(e.Idle) == 0 || at != 0 && e.Outstanding >= at {
-			asked = atomic.CompareAndSwapUint32(&e.Want, 0, 1)
+		p := &w.r.shared.Pools[pool]
+		got = w.leaseLocked(id, index, pool)
+		if got == nil {
+			atomic.AddUint32(&p.Missed, 1)
+		}
+		at := atomic.LoadUint32(&p.AskAt)
+		if got == nil || uint32(p.Idle) == 0 || at != 0 && p.Leased >= at {
+			asked = atomic.CompareAndSwapUint32(&p.Want, 0, 1)
 		}
 	})
 	if asked {
-		w.event(heard, func() { w.r.p.Grow(index) })
+		w.event(heard, func() { w.r.p.Grow(id, index, poolless) })
 	}
 	return got
 }
 
-func (w *world) leaseLocked(index uint32) *lease {
+func (w *world) leaseLocked(id workload.ID, index, pool uint32) *lease {
 	for range maps.MaxLeaseTries {
-		slot := w.r.shared.Pop(index)
+		slot := w.r.shared.Pop(pool)
 		if slot == maps.NoSlot {
 			return nil
+		}
+		if sl := &w.r.shared.Slots[slot]; sl.Endpoint != index || workload.ID(sl.Workload) != id {
+			w.t.Errorf("a request of workload %d to endpoint %d has found slot %d, which is that of workload %d, endpoint %d",
+				id, index, slot, sl.Workload, sl.Endpoint)
 		}
 		if _, ok := mapstest.Take(w.r.shared, slot); !ok {
 			continue
@@ -70,7 +81,7 @@ func (w *world) leaseLocked(index uint32) *lease {
 		if sl.MaxRequests != 0 && sl.Traffic.Requests >= uint64(sl.MaxRequests) {
 			w.r.shared.Retire(slot)
 		}
-		l := &lease{Lease: maps.Lease{Slot: slot, Number: sl.Lease}, endpoint: index, answered: w.likely(50), goOn: make(chan struct{})}
+		l := &lease{Lease: maps.Lease{Slot: slot, Number: sl.Lease}, workload: id, endpoint: index, answered: w.likely(50), goOn: make(chan struct{})}
 		w.leases = append(w.leases, l)
 		return l
 	}
@@ -175,7 +186,7 @@ func (w *world) with(spilled bool, what string, do func(*lease)) string {
 	if l == nil {
 		return "nothing for which this holds: " + what
 	}
-	return fmt.Sprintf("lease %+v of endpoint %d %s", l.Lease, l.endpoint, what)
+	return fmt.Sprintf("lease %+v of workload %d, endpoint %d %s", l.Lease, l.workload, l.endpoint, what)
 }
 
 // ask is some requests to an endpoint.
@@ -184,13 +195,13 @@ func (w *world) ask() string {
 	if _, is := w.desired[index]; !is && w.likely(90) {
 		return fmt.Sprintf("no request to endpoint %d", index)
 	}
-	n, got := 1+w.IntN(5), 0
+	id, n, got := w.anyWorkload(), 1+w.IntN(5), 0
 	for range n {
-		if w.request(index, 90) != nil {
+		if w.request(id, index, 90) != nil {
 			got++
 		}
 	}
-	return fmt.Sprintf("%d requests to endpoint %d, %d have got an i-sock", n, index, got)
+	return fmt.Sprintf("%d requests of workload %d to endpoint %d, %d have got an i-sock", n, id, index, got)
 }
 
 // finish answers a request.

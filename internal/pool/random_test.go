@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -99,7 +101,11 @@ type world struct {
 	// most are how many i-socks each cluster may have.
 	most    map[string]uint32
 	desired map[uint32]Endpoint
-	leases  []*lease
+	// crowded: other workloads than the host join and leave. joined are those that have not left, lastJoined is the last one that has joined.
+	crowded    bool
+	joined     []workload.ID
+	lastJoined workload.ID
+	leases     []*lease
 	// hidden are slots that the pool does not find among the free ones.
 	hidden []uint32
 	// late are events that have not been read yet.
@@ -115,8 +121,13 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for i := range w.hosts {
 		w.hosts[i] = &host{server: newServer(t)}
 	}
+	slots := []uint32{6, 12, 32}[w.IntN(3)]
+	if w.crowded = w.likely(60); w.crowded {
+		// Enough for each of them, even while others have all that they want.
+		slots = []uint32{24, 48}[w.IntN(2)]
+	}
 	o := setup{
-		slots: []uint32{6, 12, 32}[w.IntN(3)], initial: 1 + w.IntN(2), max: []int{0, 4}[w.IntN(2)], eager: []int{0, -1}[w.IntN(2)],
+		slots: slots, noHost: w.crowded && w.likely(20), initial: 1 + w.IntN(2), max: []int{0, 4}[w.IntN(2)], eager: []int{0, -1}[w.IntN(2)],
 		streamIdle: time.Hour, shrinkAfter: 50 * time.Millisecond, local: w.IntN(2) == 0,
 	}
 	for cluster := range w.most {
@@ -124,7 +135,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.r = newRig(t, o)
 	t.Cleanup(w.end)
-	w.note("seed %d: %+v, connections %v", seed, o, w.most)
+	w.note("seed %d: %+v, connections %v, other workloads %t", seed, o, w.most, w.crowded)
 	w.locked(func() {
 		w.r.p.cfg.Clients, w.r.p.cfg.Released = w, w.released
 		w.r.p.cfg.Sockets.Peers = moody{w.r.p.cfg.Sockets.Peers, w}
@@ -214,6 +225,17 @@ func (w *world) mustRecover() {
 	w.deliver()
 	w.awaitWell("requests that have not ended", w.endLeases)
 	w.mustHaveNotifiedOnce()
+	w.mustServe(workload.Host)
+	for _, id := range w.joined {
+		w.mustServe(id)
+	}
+}
+
+// mustServe demands that each endpoint has i-socks for a workload that asks for them.
+func (w *world) mustServe(id workload.ID) {
+	if id == workload.Host && w.r.p.cfg.NoHost {
+		return
+	}
 	for index, e := range w.desired {
 		w.awaitWell("an endpoint that is well", func() string {
 			w.r.p.Again(index)
@@ -223,9 +245,9 @@ func (w *world) mustRecover() {
 			return ""
 		})
 		w.awaitWell("a request", func() string {
-			l := w.request(index, 100)
+			l := w.request(id, index, 100)
 			if l == nil {
-				return fmt.Sprintf("endpoint %d (%+v) has no i-sock for it", index, e)
+				return fmt.Sprintf("endpoint %d (%+v) has no i-sock for it, which is workload %d's", index, e, id)
 			}
 			w.locked(func() { w.finishLocked(l) })
 			return ""
@@ -248,29 +270,51 @@ func (w *world) awaitWell(what string, check func() string) {
 // books is what the pool knows.
 func (w *world) books() (text string) {
 	w.locked(func() {
-		for index, e := range w.r.p.endpoints {
-			sh := &w.r.shared.Endpoints[index]
-			text += fmt.Sprintf("\nendpoint %d: open %d, dialing %d, dead %d, target %d, backoff %s, retry %t, gone %t, draining %t; want %d, missed %d, ask at %d, flags %d",
-				index, e.open, e.dialing, e.dead, e.target, e.backoff, e.retry != nil, e.gone, e.Draining, sh.Want, sh.Missed, sh.AskAt, sh.Flags)
-		}
+		w.r.eachLocked(func(sub *subpool) string {
+			text += fmt.Sprintf("\nworkload %d, endpoint %d: open %d, dialing %d, dead %d, target %d, backoff %s, retry %t, gone %t, draining %t; flags %d",
+				sub.from.ID, sub.Index, sub.open, sub.dialing, sub.dead, sub.target, sub.backoff, sub.retry != nil, sub.gone(), sub.Draining,
+				w.r.shared.Endpoints[sub.Index].Flags)
+			if shared := w.r.p.sharedLocked(sub); shared != nil {
+				text += fmt.Sprintf("; pool %d: %+v", sub.pool, *shared)
+			}
+			return ""
+		})
 		for slot, s := range w.r.p.isocks {
-			text += fmt.Sprintf("\nslot %d of endpoint %d: state %d, busy %t, lent %t", slot, s.endpoint, w.r.shared.State(slot), s.busy != nil, s.lent != nil)
+			text += fmt.Sprintf("\nslot %d of workload %d, endpoint %d: state %d, busy %t, lent %t",
+				slot, s.sub.from.ID, s.sub.Index, w.r.shared.State(slot), s.busy != nil, s.lent != nil)
 		}
 		text += fmt.Sprintf("\nfree %v, closed %v", w.r.p.free, w.r.p.zombies)
 	})
 	return text
 }
 
-// mustBeGivenUp takes all endpoints away.
+// mustBeGivenUp takes all endpoints away, and all workloads, some of them before.
 func (w *world) mustBeGivenUp() {
 	w.note("all go")
+	for len(w.joined) > 0 {
+		id := w.joined[0]
+		w.leave(id)
+		if w.likely(50) {
+			w.awaitWell("a workload that has gone", func() string {
+				if !w.r.p.Empty(id) {
+					return fmt.Sprintf("workload %d has i-socks", id)
+				}
+				return ""
+			})
+		}
+	}
 	w.r.p.SetEndpoints(nil)
 	w.awaitWell("endpoints that have gone", func() (wrong string) {
 		w.locked(func() {
 			p := w.r.p
-			if n := len(p.endpoints) + len(p.isocks) + len(p.zombies) + size(w.r.peers) + size(w.r.cookies); n != 0 || len(p.free) != len(w.r.shared.Slots) {
-				wrong = fmt.Sprintf("left: endpoints %d, i-socks %d, closed slots %d, peers %d, cookies %d; free slots: %d", len(p.endpoints), len(p.isocks),
-					len(p.zombies), size(w.r.peers), size(w.r.cookies), len(p.free))
+			others := len(p.origins)
+			if !p.cfg.NoHost {
+				others--
+			}
+			n := len(p.destinations) + others + len(p.isocks) + len(p.zombies) + size(w.r.peers) + size(w.r.cookies) + size(w.r.pools)
+			if n != 0 || len(p.free) != len(w.r.shared.Slots) || len(p.pools) != len(w.r.shared.Pools) {
+				wrong = fmt.Sprintf("left: endpoints %d, workloads %d, i-socks %d, closed slots %d, peers %d, cookies %d, pools %d; free slots: %d, pools: %d",
+					len(p.destinations), others, len(p.isocks), len(p.zombies), size(w.r.peers), size(w.r.cookies), size(w.r.pools), len(p.free), len(p.pools))
 			}
 		})
 		return wrong
@@ -297,6 +341,7 @@ var acts = []act{
 	{14, (*world).ask}, {10, (*world).finish}, {4, (*world).abandon}, {4, (*world).breakOne}, {5, (*world).outstay}, {6, (*world).spill}, {4, (*world).lend},
 	{3, (*world).completeRequest}, {12, (*world).changeMood}, {9, (*world).hangUp}, {3, (*world).speak}, {9, (*world).configure}, {4, (*world).hide},
 	{8, (*world).age}, {5, (*world).endWindows}, {3, (*world).again}, {4, (*world).deliver}, {8, (*world).pause}, {2, (*world).babble},
+	{6, (*world).comeOrGo},
 }
 
 var total = func() (n int) {
@@ -318,8 +363,7 @@ func (w *world) changeMood() string {
 // conns are the connections to a host that the pool has open; others are closed.
 func (w *world) conns(h *host) (open []net.Conn) {
 	for _, c := range h.conns() {
-		local, remote := c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort()
-		if _, known, _ := w.r.peers.Lookup(peerKey(local, remote, 0, testNetns)); known {
+		if _, known := w.r.isockAt(c); known {
 			open = append(open, c)
 		}
 	}
@@ -402,11 +446,11 @@ func (w *world) expect(index uint32) {
 		return
 	}
 	e := &w.r.shared.Endpoints[index]
-	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want, &e.Missed, &e.AskAt} {
+	for _, word := range []*uint32{&e.Outstanding, &e.Flags} {
 		atomic.StoreUint32(word, 0)
 	}
 	if w.likely(30) {
-		w.request(index, 90)
+		w.request(w.anyWorkload(), index, 90)
 	}
 }
 
@@ -443,9 +487,10 @@ func (w *world) age() string {
 
 func (w *world) endWindows() string {
 	w.locked(func() {
-		for _, e := range w.r.p.endpoints {
-			e.demand.until = min(e.demand.until, 1)
-		}
+		w.r.eachLocked(func(sub *subpool) string {
+			sub.demand.until = min(sub.demand.until, 1)
+			return ""
+		})
 	})
 	w.r.p.beats.Soon(time.Millisecond)
 	return "the time that is looked at has ended"
@@ -468,6 +513,60 @@ func (w *world) babble() string {
 	slot := w.Uint32N(uint32(len(w.r.shared.Slots)))
 	w.r.p.Broken(slot)
 	w.r.p.Spilled(slot)
-	w.r.p.Grow(w.Uint32N(uint32(len(w.hosts))))
+	w.r.p.Grow(workload.ID(w.Uint32N(uint32(w.lastJoined)+2)), w.Uint32N(uint32(len(w.hosts))), w.Uint64N(3))
+	w.stray()
 	return fmt.Sprintf("events of slot %d that mean nothing", slot)
+}
+
+// stray is a program that has found a pool when that was another's: it counts there, and breaks the slot that it finds, for that is not its own.
+func (w *world) stray() {
+	broken := maps.NoSlot
+	w.locked(func() {
+		pool := w.Uint32N(uint32(len(w.r.shared.Pools)))
+		p := &w.r.shared.Pools[pool]
+		atomic.AddUint32(&p.Missed, w.Uint32N(2))
+		atomic.StoreUint32(&p.Want, w.Uint32N(2))
+		slot := w.r.shared.Pop(pool)
+		if slot != maps.NoSlot && w.r.shared.CompareAndSwapState(slot, maps.SlotReady, maps.SlotBroken) {
+			broken = slot
+		}
+	})
+	if broken != maps.NoSlot {
+		w.event(70, func() { w.r.p.Broken(broken) })
+	}
+}
+
+// anyWorkload is the host or another one, also one that has left, or has never joined.
+func (w *world) anyWorkload() workload.ID {
+	switch {
+	case w.likely(40) || len(w.joined) == 0 && w.likely(90):
+		return workload.Host
+	case w.likely(95) && len(w.joined) > 0:
+		return w.joined[w.IntN(len(w.joined))]
+	}
+	return workload.ID(w.Uint32N(uint32(w.lastJoined) + 2))
+}
+
+// comeOrGo has a workload join, or leave.
+func (w *world) comeOrGo() string {
+	const atOnce = 2
+	switch {
+	case !w.crowded:
+		return "the host is alone"
+	case len(w.joined) < atOnce && w.likely(60):
+		w.lastJoined++
+		w.joined = append(w.joined, w.lastJoined)
+		w.r.join(w.lastJoined)
+		return fmt.Sprintf("workload %d joins", w.lastJoined)
+	case len(w.joined) > 0:
+		id := w.joined[w.IntN(len(w.joined))]
+		w.leave(id)
+		return fmt.Sprintf("workload %d leaves", id)
+	}
+	return "no workload leaves"
+}
+
+func (w *world) leave(id workload.ID) {
+	w.joined = slices.DeleteFunc(w.joined, func(one workload.ID) bool { return one == id })
+	w.r.p.Leave(id)
 }

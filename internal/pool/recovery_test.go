@@ -18,7 +18,7 @@ import (
 func (r *rig) view(index uint32) (open, dialing int, backingOff, waiting bool) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	e := r.p.endpoints[index]
+	e := r.host(index)
 	return e.open, e.dialing, e.backoff > 0, e.retry != nil
 }
 
@@ -33,7 +33,7 @@ func TestEndpointIsTriedAgainAfterItFoundNoFreeSlot(t *testing.T) {
 	await.Quiet(t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
-		e := r.p.endpoints[ours]
+		e := r.host(ours)
 		if e.dialing > 0 || e.retry == nil || !e.retry.Stop() {
 			return "the endpoint does not wait for its next attempt"
 		}
@@ -41,7 +41,7 @@ func TestEndpointIsTriedAgainAfterItFoundNoFreeSlot(t *testing.T) {
 		return ""
 	})
 	r.p.mu.Lock()
-	e := r.p.endpoints[ours]
+	e := r.host(ours)
 	r.p.mu.Unlock()
 	r.p.retry(e)
 	r.p.mu.Lock()
@@ -69,7 +69,7 @@ func TestEndpointThatComesBackWhileItIsAvoidedIsTriedAgain(t *testing.T) {
 	// A server that ends: what runs may finish, new connections are refused.
 	slot := r.lease(request{cookie: 7})
 	refuse.Store(true)
-	r.p.Grow(ours)
+	r.grow(ours)
 	await.Quiet(t, func() string {
 		if _, _, backingOff, _ := r.view(ours); !backingOff {
 			return "the endpoint is not avoided"
@@ -215,7 +215,7 @@ func TestRetryWaitsWhereThereIsNoRoom(t *testing.T) {
 	r := newRig(t, setup{})
 	r.start(1)
 	r.p.mu.Lock()
-	e := r.p.endpoints[ours]
+	e := r.host(ours)
 	e.target = 2
 	var free []uint32
 	free, r.p.free = r.p.free, nil
@@ -232,16 +232,21 @@ func TestRetryWaitsWhereThereIsNoRoom(t *testing.T) {
 
 // ask does what a program does that finds no i-sock of an endpoint, and what its event does.
 func (r *rig) ask(endpoint uint32) {
-	shared := &r.shared.Endpoints[endpoint]
+	shared := r.pool(endpoint)
+	if shared == nil {
+		r.miss(endpoint, 1)
+		return
+	}
 	atomic.AddUint32(&shared.Missed, 1)
 	if atomic.CompareAndSwapUint32(&shared.Want, 0, 1) {
-		r.p.Grow(endpoint)
+		r.grow(endpoint)
 	}
 }
 
 // asks reports whether programs believe that the pool is at work for the endpoint.
 func (r *rig) asks(endpoint uint32) bool {
-	return atomic.LoadUint32(&r.shared.Endpoints[endpoint].Want) != 0
+	shared := r.pool(endpoint)
+	return shared != nil && atomic.LoadUint32(&shared.Want) != 0
 }
 
 // awaitView waits for the pool's own view of the endpoint.
@@ -329,9 +334,10 @@ func TestClientOfABrokenLeaseIsToldWhoeverFindsItFirst(t *testing.T) {
 // A program asks once, until it is heard.
 func TestEndpointWhoseCallForISocksIsLostGetsThem(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{eager: -1})
-	r.set(newServer(t).endpoint(ours))
-	shared := &r.shared.Endpoints[ours]
+	r := newRig(t, setup{})
+	r.start(1)
+	r.lease(request{cookie: 7})
+	shared := r.pool(ours)
 	atomic.StoreUint32(&shared.Missed, 1)
 	atomic.StoreUint32(&shared.Want, 1)
 	r.awaitIdle(ours, 1)
@@ -369,12 +375,12 @@ func TestRetryKeepsToTheConnectionsOfTheCluster(t *testing.T) {
 }
 
 // stopRetry stops an endpoint's next attempt, and takes the free slots away.
-func (r *rig) stopRetry(index uint32) (e *endpoint, free []uint32) {
+func (r *rig) stopRetry(index uint32) (e *subpool, free []uint32) {
 	r.t.Helper()
 	await.Quiet(r.t, func() string {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
-		e = r.p.endpoints[index]
+		e = r.host(index)
 		if e.retry == nil || !e.retry.Stop() {
 			return "the endpoint does not wait for its next attempt"
 		}
@@ -399,7 +405,7 @@ func TestSlotsOfClosedISocksAreFreedWhereNoneIsLeft(t *testing.T) {
 		i.opened = time.Now().Add(-atOnce)
 	}
 	r.p.mu.Unlock()
-	last := r.connOf(s, uint32(r.shared.Endpoints[ours].Idle)-1)
+	last := r.connOf(s, uint32(r.pool(ours).Idle)-1)
 	for _, c := range s.await(slots) {
 		if c != last {
 			must(t, c.Close())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -31,7 +32,7 @@ const (
 	patience = await.Patience
 	// timeout is for connects that a test expects to succeed.
 	timeout = 10 * time.Second
-	// testNetns is a network namespace.
+	// testNetns is the daemon's network namespace. Those of other workloads have the numbers behind it.
 	testNetns = 4711
 	// ours is the endpoint of tests that need only one.
 	ours = 0
@@ -61,6 +62,8 @@ type setup struct {
 	prepareRemote func(fd int) error
 	// waitForReaders, when set, is Config.SynchronizeRCU.
 	waitForReaders func() error
+	// noHost is Config.NoHost.
+	noHost bool
 	// now, when set, is Config.Now.
 	now func() time.Time
 	// fail and spill, when set, are the clients' part.
@@ -74,6 +77,8 @@ type rig struct {
 	p      *Pool
 	shared *maps.Shared
 	peers  *mapstest.FakeTable[maps.PeerKey, uint32]
+	// pools leads to the pool of a workload and an endpoint.
+	pools *mapstest.FakeTable[maps.PoolKey, uint32]
 	// cookies leads from an i-sock's cookie to its slot.
 	cookies *mapstest.FakeTable[uint64, uint32]
 	isocks  *ebpf.Map
@@ -96,17 +101,18 @@ func newRig(t *testing.T, o setup) *rig {
 		t:        t,
 		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: 4, Slots: o.slots}),
 		peers:    mapstest.NewFakeTable[maps.PeerKey, uint32](nil),
+		pools:    mapstest.NewFakeTable[maps.PoolKey, uint32](nil),
 		cookies:  mapstest.NewFakeTable[uint64, uint32](nil),
 		isocks:   newSocketMap(t, 4, o.slots),
 		psocks:   newSocketMap(t, 8, 8),
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, r.psocks, r.isocks)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.psocks, r.isocks)
 	sockets.SlowConns = mapstest.NewFakeTable[uint64, maps.SlowConn](nil)
-	sockets.Peers, sockets.ISockSlots = announced{r.peers, r.shared, o}, registered{r.cookies, o}
+	sockets.Peers, sockets.ISockSlots, sockets.Pools = announced{r.peers, r.shared, o}, registered{r.cookies, o}, r.pools
 	p, err := New(Config{
-		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Netns: testNetns,
+		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Own: workload.Own(testNetns), NoHost: o.noHost,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
 		Released: r.noteReleased, Refused: o.refused, PrepareRemote: o.prepareRemote, SynchronizeRCU: o.waitForReaders, Now: o.now,
 	})
@@ -178,8 +184,60 @@ func (g registered) Put(cookie uint64, slot uint32) error {
 // runOut has as many requests find no i-sock of the endpoint as it has.
 func (r *rig) runOut(endpoint uint32) {
 	open, _, _, _ := r.view(endpoint)
-	atomic.StoreUint32(&r.shared.Endpoints[endpoint].Missed, uint32(max(open, 1)))
-	r.p.Grow(endpoint)
+	r.miss(endpoint, uint32(max(open, 1)))
+}
+
+// grow has the pool hear of what the host's requests want.
+func (r *rig) grow(endpoint uint32) { r.p.Grow(workload.Host, endpoint, 0) }
+
+// miss has so many of the host's requests find no i-sock of the endpoint.
+func (r *rig) miss(endpoint, requests uint32) { r.missOf(workload.Host, endpoint, requests) }
+
+func (r *rig) missOf(id workload.ID, endpoint, requests uint32) {
+	if pool := r.poolOf(id, endpoint); pool != maps.NoSlot {
+		atomic.StoreUint32(&r.shared.Pools[pool].Missed, requests)
+		requests = 0
+	}
+	r.p.Grow(id, endpoint, uint64(requests))
+}
+
+// poolOf is the index of the pool in which programs find a workload's i-socks to an endpoint, NoSlot while they find no pool.
+func (r *rig) poolOf(id workload.ID, endpoint uint32) uint32 {
+	pool, ok, _ := r.pools.Lookup(maps.PoolKey{Workload: uint32(id), Endpoint: endpoint})
+	if !ok {
+		return maps.NoSlot
+	}
+	return pool
+}
+
+// pool is the host's, nil while programs find no pool.
+func (r *rig) pool(endpoint uint32) *maps.Pool {
+	pool := r.poolOf(workload.Host, endpoint)
+	if pool == maps.NoSlot {
+		return nil
+	}
+	return &r.shared.Pools[pool]
+}
+
+// pop takes the top of the host's stack.
+func (r *rig) pop(endpoint uint32) uint32 { return r.popOf(workload.Host, endpoint) }
+
+func (r *rig) popOf(id workload.ID, endpoint uint32) uint32 {
+	pool := r.poolOf(id, endpoint)
+	if pool == maps.NoSlot {
+		return maps.NoSlot
+	}
+	return r.shared.Pop(pool)
+}
+
+// host is the host's subpool. The caller has locked the pool.
+func (r *rig) host(endpoint uint32) *subpool { return r.p.destinations[endpoint].host() }
+
+// join has a workload join, which is in the network namespace of the test like all others, under another cookie.
+func (r *rig) join(id workload.ID) *workload.Workload {
+	w := &workload.Workload{ID: id, Netns: testNetns + uint64(id)}
+	r.p.Join(w)
+	return w
 }
 
 // noteReleased is called with the pool locked: nothing of the endpoint may be in use any more.
@@ -321,13 +379,17 @@ func (r *rig) start(idle int) *server {
 	return s
 }
 
-// count is how many i-socks of an endpoint are in a state.
+// count is how many i-socks of the host to an endpoint are in a state.
 func (r *rig) count(endpoint uint32, state maps.SlotState) int {
+	return r.countOf(workload.Host, endpoint, state)
+}
+
+func (r *rig) countOf(id workload.ID, endpoint uint32, state maps.SlotState) int {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	n := 0
 	for slot, s := range r.p.isocks {
-		if s.endpoint == endpoint && r.shared.State(slot) == state {
+		if s.sub.from.ID == id && s.sub.Index == endpoint && r.shared.State(slot) == state {
 			n++
 		}
 	}
@@ -336,9 +398,14 @@ func (r *rig) count(endpoint uint32, state maps.SlotState) int {
 
 func (r *rig) awaitIdle(endpoint uint32, want int) {
 	r.t.Helper()
+	r.awaitIdleOf(workload.Host, endpoint, want)
+}
+
+func (r *rig) awaitIdleOf(id workload.ID, endpoint uint32, want int) {
+	r.t.Helper()
 	await.Quiet(r.t, func() string {
-		if got := r.count(endpoint, maps.SlotReady); got != want {
-			return fmt.Sprintf("idle i-socks of endpoint %d: got %d, want %d", endpoint, got, want)
+		if got := r.countOf(id, endpoint, maps.SlotReady); got != want {
+			return fmt.Sprintf("idle i-socks of workload %d to endpoint %d: got %d, want %d", id, endpoint, got, want)
 		}
 		return ""
 	})
@@ -387,7 +454,7 @@ func (r *rig) awaitNoneClosed() {
 // stack takes everything off the endpoint's stack.
 func stack(r *rig) []uint32 {
 	var slots []uint32
-	for slot := r.shared.Pop(ours); slot != maps.NoSlot; slot = r.shared.Pop(ours) {
+	for slot := r.pop(ours); slot != maps.NoSlot; slot = r.pop(ours) {
 		slots = append(slots, slot)
 	}
 	return slots
@@ -450,7 +517,12 @@ type request struct {
 // lease takes an idle i-sock of the endpoint for a request, as the kernel programs do.
 func (r *rig) lease(q request) uint32 {
 	r.t.Helper()
-	slot := r.shared.Pop(ours)
+	return r.leaseOf(workload.Host, q)
+}
+
+func (r *rig) leaseOf(id workload.ID, q request) uint32 {
+	r.t.Helper()
+	slot := r.popOf(id, ours)
 	if slot == maps.NoSlot {
 		r.t.Fatal("lease an i-sock: none is idle")
 	}
@@ -519,15 +591,26 @@ func (r *rig) slotOf(c net.Conn) uint32 {
 	return slot
 }
 
+// isockAt is the slot of the i-sock, of whichever workload, at the other end of a server's connection.
+func (r *rig) isockAt(c net.Conn) (slot uint32, ok bool) {
+	want := peerKey(c.RemoteAddr().(*net.TCPAddr).AddrPort(), c.LocalAddr().(*net.TCPAddr).AddrPort(), 0, 0)
+	_ = r.peers.Each(func(k maps.PeerKey, at uint32) bool {
+		k.Netns = 0
+		if k == want {
+			slot, ok = at, true
+		}
+		return !ok
+	})
+	return slot, ok
+}
+
 // connOf is the server's end of a slot's i-sock.
 func (r *rig) connOf(s *server, slot uint32) (found net.Conn) {
 	r.t.Helper()
 	// The server may accept it a while after the pool has it.
 	await.Quiet(r.t, func() string {
 		for _, c := range s.conns() {
-			remote := c.LocalAddr().(*net.TCPAddr).AddrPort()
-			local := c.RemoteAddr().(*net.TCPAddr).AddrPort()
-			if at, ok, _ := r.peers.Lookup(peerKey(local, remote, 0, testNetns)); ok && at == slot {
+			if at, ok := r.isockAt(c); ok && at == slot {
 				found = c
 				return ""
 			}

@@ -41,7 +41,7 @@ func TestISockTakesTheLargestRequestAtOnce(t *testing.T) {
 				must(t, os.WriteFile("/proc/sys/net/ipv4/tcp_notsent_lowat", []byte(tt.unsent), 0))
 			}
 			to := listenSmall(t, tt.window, tt.segment)
-			fd, err := testDialer("").connect(t.Context(), to, timeout, func(netip.AddrPort, uint32) error { return nil })
+			fd, err := testDialer("").connect(t.Context(), testOrigin(), to, timeout, func(netip.AddrPort, uint32) error { return nil })
 			must(t, err)
 			defer unix.Close(fd)
 			// Something waits before it: nobody reads.
@@ -61,13 +61,22 @@ func inNamespace(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
 	must(t, unix.Unshare(unix.CLONE_NEWNET))
+	must(t, raiseLoopback())
+}
+
+// raiseLoopback is of the calling thread's network namespace.
+func raiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	defer unix.Close(fd)
 	lo, err := unix.NewIfreq("lo")
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	lo.SetUint16(unix.IFF_UP)
-	must(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo))
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // listenSmall listens on loopback, in the thread's namespace, and accepts nothing.

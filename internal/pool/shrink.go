@@ -8,10 +8,10 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 )
 
-// closedPerSweep bounds how many i-socks of an endpoint a sweep closes for want of use: a server sees many closes spread over time.
+// closedPerSweep bounds how many i-socks of a subpool a sweep closes for want of use: a server sees many closes spread over time.
 const closedPerSweep = 8
 
-// demand is how many i-socks of an endpoint were in use at once.
+// demand is how many i-socks of a subpool were in use at once.
 type demand struct {
 	// leased is of this sweep, peak the most in this window.
 	leased, peak int
@@ -44,25 +44,25 @@ func (d *demand) spare() int { return max(enough, sparing*d.peak) }
 // sparing is how many there are then for each that is in use.
 const sparing = 4
 
-// shrinkLocked closes i-socks that a burst has left. At the end of each window an endpoint's target becomes twice what the window has
+// shrinkLocked closes i-socks that a burst has left. At the end of each window a subpool's target becomes twice what the window has
 // needed: sweeps miss leases that are shorter than the time between two, and what a request asks for and does not find costs more than
 // an idle connection.
-func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
-	if e.gone {
+func (p *Pool) shrinkLocked(sub *subpool, now uint64) {
+	if sub.gone() {
 		return
 	}
-	d := &e.demand
+	d := &sub.demand
 	d.lost[0], d.lost[1] = 0, d.lost[0]
 	d.peak = max(d.peak, d.leased)
 	switch {
 	case d.until == 0:
 		d.until = now + uint64(p.cfg.ShrinkAfter)
 	case now >= d.until:
-		e.target = max(min(e.target, 2*d.peak), p.floorOf(e), p.lastOf(e, now))
+		sub.target = max(min(sub.target, 2*d.peak), p.floorOf(sub), p.lastOf(sub, now))
 		d.peak, d.until = d.leased, now+uint64(p.cfg.ShrinkAfter)
 	}
-	for range min(e.open-e.target, closedPerSweep) {
-		slot := p.cfg.Shared.Pop(e.Index)
+	for range min(sub.open-sub.target, closedPerSweep) {
+		slot := p.cfg.Shared.Pop(sub.pool)
 		if slot == maps.NoSlot {
 			return
 		}
@@ -76,19 +76,19 @@ func (p *Pool) shrinkLocked(e *endpoint, now uint64) {
 // spared is the part of all slots, as a divisor, that is not given to last i-socks.
 const spared = 4
 
-// lastOf is 1 for an endpoint that has been asked lately, 0 for others: a request that comes now and then is not to open a connection each time.
+// lastOf is 1 for a subpool that has been asked lately, 0 for others: a request that comes now and then is not to open a connection each time.
 // Sweeps do not see leases that are short, but the numbers of leases tell that there were some.
-func (p *Pool) lastOf(e *endpoint, now uint64) int {
-	d := &e.demand
+func (p *Pool) lastOf(sub *subpool, now uint64) int {
+	d := &sub.demand
 	var asked uint64
-	for _, s := range e.isocks {
+	for _, s := range sub.isocks {
 		asked += atomic.LoadUint64(&p.cfg.Shared.Slots[s.slot].Lease)
 	}
 	if asked != d.asked || d.used == 0 {
 		d.asked, d.used = asked, now
 	}
-	if e.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > len(p.cfg.Shared.Slots)-len(p.cfg.Shared.Slots)/spared {
+	if sub.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > len(p.cfg.Shared.Slots)-len(p.cfg.Shared.Slots)/spared {
 		return 0
 	}
-	return min(e.target, 1)
+	return min(sub.target, 1)
 }

@@ -17,7 +17,7 @@ func (r *rig) endWindow() {
 	until := func(set uint64) uint64 {
 		r.p.mu.Lock()
 		defer r.p.mu.Unlock()
-		d := &r.p.endpoints[ours].demand
+		d := &r.host(ours).demand
 		if set != 0 {
 			d.until = set
 		}
@@ -81,7 +81,7 @@ func TestDemandBeforeTheFirstSweepCounts(t *testing.T) {
 	r.start(2)
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	e := r.p.endpoints[ours]
+	e := r.host(ours)
 	e.demand, e.target = demand{peak: 8}, 16
 	now := uint64(maps.Now())
 	r.p.shrinkLocked(e, now)

@@ -34,7 +34,7 @@ func TestRequestThatNobodyHasSeenIsSentAgainOnce(t *testing.T) {
 			r := newRig(t, setup{local: true})
 			s := r.start(1)
 			if test.open {
-				r.join(cookie, s.await(1)[0])
+				r.joinClient(cookie, s.await(1)[0])
 			}
 			slot := r.lease(request{cookie: cookie})
 			sl := &r.shared.Slots[slot]
@@ -59,8 +59,8 @@ func TestRequestThatNobodyHasSeenIsSentAgainOnce(t *testing.T) {
 	}
 }
 
-// join makes a socket that of a client.
-func (r *rig) join(cookie uint64, c net.Conn) {
+// joinClient makes a socket that of a client.
+func (r *rig) joinClient(cookie uint64, c net.Conn) {
 	r.t.Helper()
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	must(r.t, err)

@@ -32,10 +32,11 @@ type Residue struct {
 	Local int `json:"slots_local"`
 	// Reset are the connections that have been reset while a server on this host still holds its socket. The socket has its entry until then.
 	Reset int `json:"server_sockets_reset"`
-	// Counted are the requests in flight that circuit breakers count, by cluster's index; Asking the endpoints of which the kernel waits for more
-	// i-socks, and does not ask again meanwhile. Both leave out what is 0.
+	// Counted are the requests in flight that circuit breakers count, by cluster's index; Asking the pools for which the kernel waits for more
+	// i-socks, and does not ask again meanwhile. Both leave out what is 0. Leased are the leases that pools count.
 	Counted map[uint32]int `json:"requests_counted"`
-	Asking  []uint32       `json:"endpoints_asking"`
+	Asking  []uint32       `json:"pools_asking"`
+	Leased  int            `json:"leases_counted"`
 	// Entries of the maps that follow connections.
 	Entries map[string]int `json:"entries"`
 	// Sockets of the daemon: to clients, and to endpoints beyond those of the slots.
@@ -75,7 +76,7 @@ func Look(t testing.TB, b *harness.Balancer, endpoints []netip.AddrPort) Residue
 		}
 		now.Reset = b.ResetServerSockets(t)
 		now.lookAtSlots(b.Slots(t))
-		now.lookAtCounts(b.Clusters(t), b.Endpoints(t))
+		now.lookAtCounts(b.Clusters(t), b.Pools(t))
 	}
 	now.lookAtSockets(t, b, endpoints)
 	return now
@@ -97,7 +98,7 @@ func (now *Residue) lookAtSlots(slots []maps.Slot) {
 		case maps.SlotBroken:
 			if slot.Stacked != 0 {
 				// Freed when the stack is next used as far down, or holds many.
-				dead[slot.Endpoint]++
+				dead[slot.Pool]++
 				continue
 			}
 			fallthrough
@@ -111,17 +112,18 @@ func (now *Residue) lookAtSlots(slots []maps.Slot) {
 	}
 }
 
-func (now *Residue) lookAtCounts(clusters []maps.Cluster, endpoints []maps.Endpoint) {
+func (now *Residue) lookAtCounts(clusters []maps.Cluster, pools []maps.Pool) {
 	now.Counted = map[uint32]int{}
 	for i, c := range clusters {
 		if c.Active != 0 || c.Waiting != 0 {
 			now.Counted[uint32(i)] = int(int32(c.Active)) + int(c.Waiting)
 		}
 	}
-	for i, e := range endpoints {
-		if e.Want != 0 && e.Flags&uint32(maps.EndpointGone) == 0 {
+	for i, p := range pools {
+		if p.Want != 0 {
 			now.Asking = append(now.Asking, uint32(i))
 		}
+		now.Leased += int(int32(p.Leased))
 	}
 }
 
@@ -179,8 +181,9 @@ func (now *Residue) Problems(before *Residue, fast bool) []string {
 		found = append(found, fmt.Sprintf("circuit breaker of the cluster at %d: counts %d requests in flight, want none", index, n))
 	}
 	for _, index := range now.Asking {
-		found = append(found, fmt.Sprintf("endpoint %d: waits for i-socks that it has asked for; nobody opens them, and it asks no more", index))
+		found = append(found, fmt.Sprintf("pool %d: waits for i-socks that it has asked for; none is opened, and it asks no more", index))
 	}
+	want("leases that pools count", now.Leased, 0)
 	for _, name := range []string{"conns", "slow_conns", "psocks"} {
 		want("entries of "+name, now.Entries[name], 0)
 	}

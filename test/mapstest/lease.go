@@ -19,6 +19,7 @@ func Take(s *maps.Shared, slot uint32) (l maps.Lease, ok bool) {
 	if !atomic.CompareAndSwapUint64(word(&sl.State), uint64(maps.SlotReady), l.Number<<32|uint64(maps.SlotLeased)) {
 		return l, false
 	}
+	atomic.AddUint32(&s.Pools[sl.Pool].Leased, 1)
 	atomic.AddUint32(&s.Endpoints[sl.Endpoint].Outstanding, 1)
 	return l, true
 }
@@ -31,13 +32,14 @@ func Begin(s *maps.Shared, l maps.Lease, parts maps.Pending) {
 // Fail breaks a lease whose client waits for the response, as lease_fail does: the daemon tells the client. It reports whether the lease was still running.
 func Fail(s *maps.Shared, l maps.Lease) bool {
 	sl := &s.Slots[l.Slot]
-	e := &s.Endpoints[atomic.LoadUint32(&sl.Endpoint)]
+	e, p := &s.Endpoints[atomic.LoadUint32(&sl.Endpoint)], &s.Pools[atomic.LoadUint32(&sl.Pool)]
 	if !atomic.CompareAndSwapUint64(word(&sl.State), l.Number<<32|uint64(maps.SlotLeased), l.Number<<32|uint64(maps.SlotBroken)) {
 		return false
 	}
 	atomic.StoreUint64(&sl.BrokenLease, l.Number)
 	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
 	s.LeaveCluster(atomic.LoadUint32(&e.Cluster), atomic.SwapUint32(&sl.Counted, 0))
+	atomic.AddUint32(&p.Leased, ^uint32(0))
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
 	return true

@@ -38,8 +38,8 @@ var codeStates = map[uint8]maps.SlotState{
 
 // load puts the model's slots into the memory that daemon and programs share.
 func (c *compared) load(s *state) {
-	e := &c.shared.Endpoints[0]
-	e.Idle, e.Outstanding = 0, uint32(s.outstanding)
+	e, p := &c.shared.Endpoints[0], &c.shared.Pools[0]
+	p.Idle, p.Leased, e.Outstanding = 0, uint32(s.outstanding), uint32(s.outstanding)
 	for i := range s.slots {
 		m, sl := &s.slots[i], &c.shared.Slots[i]
 		sl.State, sl.Holder = uint32(codeStates[m.state]), uint32(m.holder)
@@ -47,8 +47,8 @@ func (c *compared) load(s *state) {
 		sl.Stacked, sl.Next = uint32(m.stacked), 0
 	}
 	for _, i := range s.stack[:s.stacked] {
-		c.shared.Slots[i].Next = uint32(e.Idle)
-		e.Idle = uint64(i) + 1
+		c.shared.Slots[i].Next = uint32(p.Idle)
+		p.Idle = uint64(i) + 1
 	}
 }
 
@@ -64,12 +64,13 @@ func (c *compared) same(s *state, after string) {
 		}
 	}
 	e := &c.shared.Endpoints[0]
-	differs("count of leases", e.Outstanding, uint32(s.outstanding))
+	differs("count of leases at the endpoint", e.Outstanding, uint32(s.outstanding))
+	differs("count of leases of the pool", c.shared.Pools[0].Leased, uint32(s.outstanding))
 	top := uint32(0)
 	if s.stacked > 0 {
 		top = uint32(s.stack[s.stacked-1]) + 1
 	}
-	differs("uppermost slot", uint32(e.Idle), top)
+	differs("uppermost slot", uint32(c.shared.Pools[0].Idle), top)
 	for i := range s.slots {
 		m, sl := &s.slots[i], &c.shared.Slots[i]
 		slot := fmt.Sprintf("slot %d's ", i)

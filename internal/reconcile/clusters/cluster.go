@@ -182,10 +182,9 @@ func markSecured(e *maps.Endpoint, secured bool) {
 	}
 }
 
-// resetEndpoint begins the counters of an endpoint whose index had another before. The
-// stack of i-socks stays: it is empty, and its tag must not repeat.
+// resetEndpoint begins the counters of an endpoint whose index had another before.
 func resetEndpoint(e *maps.Endpoint) {
-	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Want, &e.Missed, &e.AskAt, &e.Errors, &e.GatewayErrors, &e.ErrorLimit, &e.GatewayErrorLimit} {
+	for _, word := range []*uint32{&e.Outstanding, &e.Flags, &e.Errors, &e.GatewayErrors, &e.ErrorLimit, &e.GatewayErrorLimit} {
 		atomic.StoreUint32(word, 0)
 	}
 	atomic.StoreUint64(&e.Broken, 0)

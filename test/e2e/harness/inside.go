@@ -143,6 +143,11 @@ func (b *Balancer) Endpoints(t testing.TB) []maps.Endpoint {
 	return readOnly[maps.Endpoint](t, b, "endpoints")
 }
 
+// Pools reads all pools, those that are not in use too.
+func (b *Balancer) Pools(t testing.TB) []maps.Pool {
+	return readOnly[maps.Pool](t, b, "pools")
+}
+
 // readOnly reads the array of that name.
 func readOnly[T any](t testing.TB, b *Balancer, name string) []T {
 	t.Helper()

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// origin is a workload as what connects to endpoints: its i-socks are in its network namespace.
+type origin struct {
+	*workload.Workload
+	// ports are those that its network namespace gives to clients.
+	ports portRange
+	// dials bounds connects in progress: those of a workload that reaches no endpoint do not keep another's waiting.
+	dials chan struct{}
+	// left: none of its requests gets an i-sock any more. Guarded by Pool.mu.
+	left bool
+	// subpools counts those that it has. Guarded by Pool.mu.
+	subpools int
+}
+
+const (
+	// maxDials is of the host, maxDialsOfWorkload of each other workload: each takes a thread.
+	maxDials           = 16
+	maxDialsOfWorkload = 4
+)
+
+func newOrigin(w *workload.Workload, dials int) *origin {
+	return &origin{Workload: w, ports: portsOf(w), dials: make(chan struct{}, dials)}
+}
+
+// socket opens a socket in the workload's network namespace, where it stays. Whatever follows is done by any thread.
+func (o *origin) socket(family, kind int) (fd int, err error) {
+	fd = -1
+	err = o.Within(func() (err error) {
+		fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
+}
+
+// Join lets a workload's requests have i-socks: from its first request to an endpoint on.
+func (p *Pool) Join(w *workload.Workload) {
+	if w.ID == workload.Host {
+		return
+	}
+	o := newOrigin(w, maxDialsOfWorkload)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.origins[w.ID] != nil {
+		return
+	}
+	p.origins[w.ID] = o
+	p.others++
+	for _, d := range p.destinations {
+		// What the host has found says nothing of the new workload's server there.
+		if d.Address.Addr().IsLoopback() && p.upLocked(d) {
+			p.cfg.Logger.Info("endpoint is in service: a workload may reach another server there", "endpoint", d.Address, "workload", w.ID)
+		}
+	}
+}
+
+// Leave drains a workload's i-socks: idle ones close at once, leased ones when their lease ends. From now on its requests get none.
+func (p *Pool) Leave(id workload.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.origins[id]
+	if o == nil || o.left || id == workload.Host {
+		return
+	}
+	o.left = true
+	p.others--
+	for _, d := range p.destinations {
+		if sub := d.subpools[id]; sub != nil {
+			p.drainLocked(sub)
+		}
+	}
+	p.releaseOriginLocked(o)
+}
+
+// releaseOriginLocked forgets a workload that has left, and has no i-sock.
+func (p *Pool) releaseOriginLocked(o *origin) {
+	if o.left && o.subpools == 0 {
+		delete(p.origins, o.ID)
+	}
+}
+
+// Empty reports whether a workload has no i-sock, and no slot that was one's. Of one that has left it stays so.
+func (p *Pool) Empty(id workload.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.origins[id]
+	if o == nil || o.subpools == 0 {
+		return true
+	}
+	for _, d := range p.destinations {
+		if sub := d.subpools[id]; sub != nil && !sub.empty() {
+			return false
+		}
+	}
+	return true
+}
+
+// decidesLocked reports whether a failed connect of a subpool says something of the endpoint for all workloads. Those of the host do, but not to a
+// loopback address, which is another server's in each network namespace.
+func (p *Pool) decidesLocked(sub *subpool) bool {
+	return sub.isHosts() && (p.others == 0 || !sub.Address.Addr().IsLoopback())
+}
