@@ -222,7 +222,7 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 		return false
 	}
 	c := &Conn{
-		set: s, fd: fd, cookie: cookie, bound: b, listener: v.to.Listener, tcp: v.to.TCP,
+		set: s, fd: fd, cookie: cookie, bound: b, workload: s.cfg.Own, listener: v.to.Listener, tcp: v.to.TCP,
 		vip: v.vip, client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()), from: v.from,
 	}
 	b.open.Add(1)

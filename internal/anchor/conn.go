@@ -15,13 +15,16 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Conn is the daemon's end of one client connection.
 type Conn struct {
-	set      *Set
-	fd       int
-	cookie   uint64
+	set    *Set
+	fd     int
+	cookie uint64
+	// workload is the network namespace of the client, as far as the kernel's programs know it; otherwise the daemon's own.
+	workload *workload.Workload
 	listener uint32
 	vip      netip.AddrPort
 	client   netip.AddrPort
@@ -223,7 +226,7 @@ func (c *Conn) holder() sockdiag.Holder {
 	if err != nil {
 		return sockdiag.Unknown
 	}
-	holder, err := sockdiag.HolderOf(c.client, addrPort(own))
+	holder, err := holderOf(c.workload, c.client, addrPort(own))
 	switch {
 	case err != nil && c.bound == nil:
 		return sockdiag.Process // it has not been seen leaving
@@ -265,6 +268,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		Listener: c.listener,
 		VIP:      c.vip,
 		Client:   c.client,
+		Workload: c.workload.ID,
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
 		Draw:     slow.Draw,

@@ -5,7 +5,6 @@ package anchor
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"strconv"
@@ -17,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // backlog asks for as much as net.core.somaxconn allows.
@@ -33,48 +32,14 @@ type queue struct {
 	closed bool // guarded by mu
 }
 
-// listener accepts the connections of one address family.
+// listener accepts the connections of one address family, of one workload.
 type listener struct {
 	queue
-	// port is its own.
+	workload *workload.Workload
+	// port is its own, in the network namespace of the workload.
 	port uint16
-}
-
-// listen opens the anchor listeners of this network namespace, on loopback ports of the kernel's choice. A
-// host without IPv6 has none for it.
-func (s *Set) listen() (maps.AnchorPorts, error) {
-	var ports maps.AnchorPorts
-	for i := range ports.Port4 {
-		port, err := s.listenOn(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
-		if err != nil {
-			return ports, err
-		}
-		ports.Port4[i] = port
-	}
-	for i := range ports.Port6 {
-		port, err := s.listenOn(netip.AddrPortFrom(netip.IPv6Loopback(), 0))
-		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
-			return ports, nil
-		}
-		if err != nil {
-			return ports, err
-		}
-		ports.Port6[i] = port
-	}
-	return ports, nil
-}
-
-func (s *Set) listenOn(a netip.AddrPort) (uint16, error) {
-	family, sa := sockaddrOf(a)
-	fd, err := newListening(family)
-	if err != nil {
-		return 0, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
-	}
-	port, err := s.start(fd, sa)
-	if err != nil {
-		return 0, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
-	}
-	return port, nil
+	// limit is how many connections may wait there.
+	limit int
 }
 
 // sockaddrOf is an address as system calls take it. An IPv4 address in IPv6 form is one of IPv4.
@@ -90,32 +55,31 @@ func newListening(family int) (fd int, err error) {
 	return unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 }
 
-func (s *Set) start(fd int, sa unix.Sockaddr) (uint16, error) {
+// start has a socket of a workload listen.
+func (s *Set) start(fd int, sa unix.Sockaddr, w *workload.Workload) (*listener, error) {
 	// Inherited by what it accepts, most of which has been closed by its client: nobody is there to see the reset, and it leaves no
 	// TIME_WAIT behind that would keep the client's port.
 	reset(fd)
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := unix.Bind(fd, sa); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := unix.Listen(fd, backlog); err != nil {
-		return 0, err
+		return nil, err
 	}
 	bound, err := unix.Getsockname(fd)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	port := addrPort(bound).Port()
-	l := &listener{queue: queue{set: s, fd: fd}, port: port}
+	l := &listener{queue: queue{set: s, fd: fd}, workload: w, port: addrPort(bound).Port(), limit: queueLimit()}
 	if !s.cfg.FastPath {
 		if err := s.poller.WatchAlways(fd, l); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	s.listeners = append(s.listeners, l)
-	return port, nil
+	return l, nil
 }
 
 // acceptPace is how long connections may wait to be accepted. With the fast path most never need it: their requests are served in the
@@ -135,8 +99,6 @@ const (
 
 // beginAccepting accepts now and then, until the beat is stopped and the set closes.
 func (s *Set) beginAccepting() (err error) {
-	s.acceptAt = uint32(min(acceptAt, queueLimit()))
-	atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, s.acceptAt)
 	s.Go(s.runSweeps)
 	s.accepting, err = poller.Every(func(time.Time) time.Duration {
 		if s.looks.Load() > 0 {
@@ -150,7 +112,7 @@ func (s *Set) beginAccepting() (err error) {
 	return err
 }
 
-// queueLimit is how many connections may wait at a listener.
+// queueLimit is how many connections may wait at a listener of the calling thread's network namespace.
 func queueLimit() int {
 	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
 	if err != nil {
@@ -177,7 +139,7 @@ func (s *Set) AcceptNow() {
 	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
 	s.left.Store(0)
 	refused := s.refusals.Load()
-	for _, l := range s.listeners {
+	for _, l := range *s.listeners.Load() {
 		l.accept(all, all)
 	}
 	if s.refusals.Load() == refused {
@@ -195,7 +157,7 @@ const all = 1 << 30
 func (l *listener) accept(most, mostOpen int) (accepted, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.acceptLocked(most, mostOpen, func(fd int, peer netip.AddrPort) bool { return l.set.accepted(fd, peer, l.port) })
+	return l.acceptLocked(most, mostOpen, func(fd int, peer netip.AddrPort) bool { return l.set.accepted(fd, peer, l) })
 }
 
 // acceptLocked hands over so many connections at most, and stops behind so many that their clients still have, as take reports. It returns how

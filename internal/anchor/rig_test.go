@@ -22,6 +22,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/shares"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -66,8 +67,9 @@ type rig struct {
 	shared  *maps.Shared
 	anchors *mapstest.FakeTable[uint64, maps.AnchorPorts]
 	psocks  *ebpf.Map
-	// from is where clients connect from; the zero value: from anywhere.
+	// from is where clients connect from; the zero value: from anywhere. in is their network namespace.
 	from netip.AddrPort
+	in   *workload.Workload
 }
 
 // newRig opens a set, which the test may close itself.
@@ -105,9 +107,10 @@ func prepare(t *testing.T, o setup) *rig {
 	sockets := maps.NewSockets(nil, conns, slowConns, nil, nil, nil, r.psocks, nil)
 	sockets.Anchors = r.anchors
 	r.cfg = Config{
-		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Netns: testNetns,
+		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Own: workload.Own(testNetns),
 		FastPath: !o.slowPathOnly, SynchronizeRCU: o.waitForReaders,
 	}
+	r.in = r.cfg.Own
 	return r
 }
 
@@ -177,10 +180,10 @@ func echoNoting(endpoints chan<- uint32) func(context.Context, net.Conn, Session
 	}
 }
 
-// ports are those that the set has announced.
+// ports are those that the set has announced to clients.
 func (r *rig) ports() maps.AnchorPorts {
 	r.t.Helper()
-	ports, ok, _ := r.anchors.Lookup(testNetns)
+	ports, ok, _ := r.anchors.Lookup(r.in.Netns)
 	if !ok {
 		r.t.Fatal("no anchor ports are announced")
 	}
@@ -220,7 +223,11 @@ func (r *rig) connect(to netip.AddrPort, before func(*client, maps.ConnKey), aft
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd := -1
+	err := r.in.Within(func() (err error) {
+		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
 	must(r.t, err)
 	f := os.NewFile(uintptr(fd), "client")
 	defer f.Close()
@@ -234,7 +241,7 @@ func (r *rig) connect(to netip.AddrPort, before func(*client, maps.ConnKey), aft
 	c := &client{t: r.t, address: addrPort(bound)}
 	c.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
 	must(r.t, err)
-	before(c, maps.ConnKey{Addr: c.address.Addr().As16(), Port: c.address.Port(), AnchorPort: to.Port(), Netns: testNetns})
+	before(c, maps.ConnKey{Addr: c.address.Addr().As16(), Port: c.address.Port(), AnchorPort: to.Port(), Netns: r.in.Netns})
 	must(r.t, unix.Connect(fd, sockaddr(to)))
 	after(c, fd)
 	conn, err := net.FileConn(f)

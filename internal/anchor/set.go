@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/sockdiag"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Session is what is known of a connection whose bytes reached the slow path.
@@ -28,6 +29,8 @@ type Session struct {
 	// Listener is the listener's number.
 	Listener    uint32
 	VIP, Client netip.AddrPort
+	// Workload is the network namespace of the client.
+	Workload workload.ID
 	// Reason is why the kernel declined; VerdictOK when it never saw the bytes.
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none, FailingEndpoint where the first request is to fail.
@@ -119,15 +122,16 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields but Limits, Crashes and SynchronizeRCU are required.
+// Config is what a Set needs; all fields but NoHost, Limits, Crashes and SynchronizeRCU are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
 	Handler Handler
 	Leases  Leases
 	Logger  *slog.Logger
-	// Netns is the cookie of the network namespace the set lives in.
-	Netns uint64
+	// Own is the network namespace the set lives in, NoHost says that its clients are not served: the kernel programs know it, and leave it alone.
+	Own    *workload.Workload
+	NoHost bool
 	// FastPath says that clients' sockets are in the kernel's maps, which tell whether they are open.
 	FastPath bool
 	// Limits returns those of a listener, by its number. nil: there are none. It must not call the set.
@@ -140,12 +144,16 @@ type Config struct {
 
 // Set owns all anchors.
 type Set struct {
-	cfg       Config
-	poller    *poller.Poller
-	ctx       context.Context
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
-	listeners []*listener
+	cfg    Config
+	poller *poller.Poller
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	// listeners are those of all workloads. The slice is not changed, but exchanged, by the holder of joining, of which stopped says that no workload joins
+	// any more.
+	listeners atomic.Pointer[[]*listener]
+	joining   sync.Mutex
+	stopped   bool
 	active    atomic.Int64
 	// accepting is the beat at which connections are accepted, nil without the fast path. looks is how many looks are left for one that
 	// was announced, limitStep how often connections with limits are looked at, in ns.
@@ -156,7 +164,7 @@ type Set struct {
 	// before, at most.
 	arrived  chan struct{}
 	sweepAll atomic.Bool
-	acceptAt uint32
+	acceptAt atomic.Uint32
 	left     atomic.Int32
 	// bound counts the open connections that have come to bound sockets, and those between two listeners.
 	bound atomic.Int64
@@ -171,6 +179,7 @@ type Set struct {
 
 	mu            sync.Mutex
 	conns         map[uint64]*Conn
+	open          map[workload.ID]int
 	pendingResets map[uint64]struct{}
 	// limited are those whose listener has limits. They are looked at as often as pace says, 0 while there are none; paced tells of a
 	// quicker one. anew: all are due, whenever they were to be looked at.
@@ -196,15 +205,13 @@ func New(cfg Config) (*Set, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
-	ports, err := s.listen()
+	s.listeners.Store(&[]*listener{})
+	err = s.Join(cfg.Own)
 	if err == nil && cfg.FastPath {
 		err = s.beginAccepting()
-	}
-	if err == nil {
-		err = cfg.Sockets.Anchors.Put(cfg.Netns, ports)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -216,9 +223,9 @@ func New(cfg Config) (*Set, error) {
 
 // accepted takes charge of a connection. One that the kernel knows nothing of has been closed by its client, with every
 // request answered in the kernel; or it was not intercepted: somebody found the anchor's port. It reports whether the client has it still.
-func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
-	key := maps.ConnKey{Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: port, Netns: s.cfg.Netns}
-	if poller.IsOver(fd) && s.isSucceeded(peer, key) {
+func (s *Set) accepted(fd int, peer netip.AddrPort, l *listener) (open bool) {
+	key := maps.ConnKey{Addr: peer.Addr().As16(), Port: peer.Port(), AnchorPort: l.port, Netns: l.workload.Netns}
+	if poller.IsOver(fd) && s.isSucceeded(peer, key, l.workload) {
 		poller.CloseNow(fd)
 		return false
 	}
@@ -232,6 +239,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 		set:      s,
 		fd:       fd,
 		cookie:   r.Cookie,
+		workload: l.workload,
 		listener: r.Listener,
 		vip:      maps.Address(r.Vip, r.VipPort),
 		client:   peer,
@@ -246,7 +254,7 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, port uint16) (open bool) {
 
 // isSucceeded reports a connection that its client has reset before it was accepted, and whose port
 // another client has by now: what the kernel knows by that port is of the other one's.
-func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey) bool {
+func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey, w *workload.Workload) bool {
 	r, ok, err := s.cfg.Sockets.Conns.Lookup(key)
 	if err != nil || !ok {
 		return false
@@ -258,7 +266,7 @@ func (s *Set) isSucceeded(peer netip.AddrPort, key maps.ConnKey) bool {
 	if peer.Addr().Unmap().Is4() {
 		anchor = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
-	holder, err := sockdiag.HolderOf(peer, netip.AddrPortFrom(anchor, key.AnchorPort))
+	holder, err := holderOf(w, peer, netip.AddrPortFrom(anchor, key.AnchorPort))
 	return err == nil && holder == sockdiag.Process
 }
 
@@ -284,6 +292,7 @@ func (s *Set) add(c *Conn) (isReset bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[c.cookie] = c
+	s.open[c.workload.ID]++
 	s.limitLocked(c)
 	s.accepts++
 	return s.takePendingResetLocked(c)
@@ -326,13 +335,13 @@ func (s *Set) Go(f func()) bool {
 // spawn is Set.Go for work on this connection, which a panic of it ends, and nothing else.
 func (c *Conn) spawn(f func()) bool {
 	return c.set.Go(func() {
-		defer c.set.cfg.Crashes.Recover("a client's connection", c.crashed)
+		defer c.set.cfg.Crashes.Recover("a client's connection", c.resetUsed)
 		f()
 	})
 }
 
-// crashed resets a connection amid whose use a goroutine has panicked. Another one may use it at this moment: first what that waits for ends.
-func (c *Conn) crashed() {
+// resetUsed resets a connection that another goroutine may use at this moment: first what that waits for ends.
+func (c *Conn) resetUsed() {
 	if conn := c.open(); conn != nil {
 		_ = conn.Close()
 	}
@@ -373,6 +382,9 @@ func (s *Set) remove(c *Conn) {
 		delete(s.conns, c.cookie)
 	}
 	delete(s.limited, c)
+	if s.open[c.workload.ID]--; s.open[c.workload.ID] == 0 {
+		delete(s.open, c.workload.ID)
+	}
 }
 
 // Outcome says what becomes of a connection after its use.
@@ -623,6 +635,8 @@ type Info struct {
 	Cookie      uint64
 	VIP, Client netip.AddrPort
 	Listener    uint32
+	// Workload is the network namespace of the client.
+	Workload workload.ID
 	// Opened is when it was accepted.
 	Opened time.Time
 	// Bound: it came to a bound socket, and was not intercepted.
@@ -638,18 +652,23 @@ func (s *Set) List() []Info {
 	defer s.mu.Unlock()
 	list := make([]Info, 0, len(s.conns))
 	for _, c := range s.conns {
-		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Opened: c.opened, Bound: c.bound != nil, Guarded: c.guarded.Load()})
+		list = append(list, Info{Cookie: c.cookie, VIP: c.vip, Client: c.client, Listener: c.listener, Workload: c.workload.ID, Opened: c.opened, Bound: c.bound != nil, Guarded: c.guarded.Load()})
 	}
 	return list
 }
 
-// StopListening takes back the announcement and closes the listeners. Open connections stay.
+// StopListening takes back the announcements and closes the listeners, those of all workloads; no workload joins any more. Open connections stay.
 func (s *Set) StopListening() error {
-	err := s.cfg.Sockets.Anchors.Delete(s.cfg.Netns)
-	for _, l := range s.listeners {
-		err = errors.Join(err, l.close())
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	s.stopped = true
+	list := *s.listeners.Load()
+	err := s.cfg.Sockets.Anchors.Delete(s.cfg.Own.Netns)
+	for _, l := range list {
+		err = errors.Join(err, s.cfg.Sockets.Anchors.Delete(l.workload.Netns))
 	}
-	if err != nil {
+	s.setListeners(nil)
+	if err := errors.Join(err, closeAll(list)); err != nil {
 		return fmt.Errorf("close anchor listeners: %w", err)
 	}
 	return nil

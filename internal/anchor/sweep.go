@@ -54,7 +54,7 @@ func (s *Set) runSweeps() {
 func (s *Set) sweep() {
 	everything := s.sweepAll.Swap(false)
 	waiting := int(s.left.Load()) + int(atomic.SwapUint32(&s.cfg.Shared.Control.Arrived, 0))
-	for _, l := range s.listeners {
+	for _, l := range *s.listeners.Load() {
 		waiting -= s.sweepOne(l, waiting, everything)
 	}
 	if everything {
@@ -68,7 +68,7 @@ func (s *Set) sweepOne(l *listener, waiting int, everything bool) (accepted int)
 	for open := 0; ; s.breathe() {
 		mostOpen := all
 		// As many as this may still wait when the next event is raised.
-		if !everything && waiting-accepted <= int(s.acceptAt) {
+		if !everything && waiting-accepted <= int(s.acceptAt.Load()) {
 			mostOpen = sweepOpen - open
 		}
 		n, o := l.accept(sweepPortion, mostOpen)
@@ -82,7 +82,7 @@ func (s *Set) sweepOne(l *listener, waiting int, everything bool) (accepted int)
 // breathe lets others run, unless the slow path has requests to serve, or connections come so fast that all processors are at work: then
 // others run anyway, and a pause costs two switches between processes for nothing.
 func (s *Set) breathe() {
-	if s.active.Load() == 0 && atomic.LoadUint32(&s.cfg.Shared.Control.Arrived) < s.acceptAt/8 {
+	if s.active.Load() == 0 && atomic.LoadUint32(&s.cfg.Shared.Control.Arrived) < s.acceptAt.Load()/8 {
 		poller.Pause(sweepPause)
 	}
 }

@@ -79,7 +79,7 @@ func TestSweepLeavesOpenConnectionsUntilAllAreWanted(t *testing.T) {
 func TestSweepMakesRoomAmongOpenConnections(t *testing.T) {
 	const open = 3 * sweepPortion
 	r := newStillRig(t)
-	r.s.acceptAt = sweepPortion
+	r.s.acceptAt.Store(sweepPortion)
 	for range open {
 		r.dial()
 	}
@@ -106,7 +106,7 @@ func TestConnectionWhosePortWasAnothersIsServed(t *testing.T) {
 		t.Run(fmt.Sprintf("slow path only %v", slowPathOnly), func(t *testing.T) {
 			r := newRig(t, setup{slowPathOnly: slowPathOnly})
 			// Nobody accepts before the second is there.
-			for _, l := range r.s.listeners {
+			for _, l := range *r.s.listeners.Load() {
 				l.mu.Lock()
 			}
 			first := r.dialClosed()
@@ -114,7 +114,7 @@ func TestConnectionWhosePortWasAnothersIsServed(t *testing.T) {
 			must(t, first.SetLinger(0))
 			must(t, first.Close())
 			second := r.dialFrom(first.address)
-			for _, l := range r.s.listeners {
+			for _, l := range *r.s.listeners.Load() {
 				l.mu.Unlock()
 			}
 			r.s.AcceptNow()

@@ -304,7 +304,7 @@ func (n *Node) build() error {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Netns: namespace,
+		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Own: workload.Own(namespace),
 		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {

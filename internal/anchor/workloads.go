@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package anchor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/sockdiag"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// errStopped is what Join returns when the listeners have been closed.
+var errStopped = errors.New("the anchor listeners have been closed")
+
+// Join opens the anchor listeners of a workload in its network namespace, and announces them to the kernel programs. Where it fails nothing stays open.
+func (s *Set) Join(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	if s.stopped {
+		return errStopped
+	}
+	return s.join(w)
+}
+
+// join is Join, for the own namespace too. The caller holds joining.
+func (s *Set) join(w *workload.Workload) error {
+	ports := maps.AnchorPorts{Workload: uint32(w.ID)}
+	var opened []*listener
+	if w.ID != workload.Host || !s.cfg.NoHost {
+		var err error
+		if opened, err = s.listen(w, &ports); err != nil {
+			return errors.Join(err, closeAll(opened))
+		}
+	}
+	// Before the first connection.
+	s.setListeners(slices.Concat(*s.listeners.Load(), opened))
+	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
+		return errors.Join(err, s.closeListeners(w))
+	}
+	return nil
+}
+
+// listen opens the anchor listeners of a workload, on loopback ports of the kernel's choice. A host, or a pod, without IPv6 has none for it. It
+// returns those that it has opened where it fails, too.
+func (s *Set) listen(w *workload.Workload, ports *maps.AnchorPorts) (opened []*listener, err error) {
+	err = w.Within(func() error {
+		opened, err = s.listenAtAll(w, ports.Port4[:], netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+		if err != nil {
+			return err
+		}
+		opened6, err := s.listenAtAll(w, ports.Port6[:], netip.IPv6Loopback())
+		opened = append(opened, opened6...)
+		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+			return nil
+		}
+		return err
+	})
+	return opened, err
+}
+
+// listenAtAll opens a listener for each port of the host, and one for all ports of another workload, whose clients are few. The calling thread is in the
+// workload's network namespace.
+func (s *Set) listenAtAll(w *workload.Workload, ports []uint16, loopback netip.Addr) (opened []*listener, err error) {
+	for i := range ports {
+		if i > 0 && w.ID != workload.Host {
+			ports[i] = ports[0]
+			continue
+		}
+		l, err := s.listenOn(netip.AddrPortFrom(loopback, 0), w)
+		if err != nil {
+			return opened, err
+		}
+		opened, ports[i] = append(opened, l), l.port
+	}
+	return opened, nil
+}
+
+func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error) {
+	family, sa := sockaddrOf(a)
+	fd, err := newListening(family)
+	if err != nil {
+		return nil, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
+	}
+	if w.ID != workload.Host {
+		err = mustBeUp(fd)
+	}
+	var l *listener
+	if err == nil {
+		l, err = s.start(fd, sa, w)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
+	}
+	return l, nil
+}
+
+// mustBeUp fails with EADDRNOTAVAIL where the loopback interface of a socket's network namespace is down. In a namespace that has never had an address the
+// kernel lets a socket bind to 127.0.0.1 all the same, and not to ::1: the workload would be without IPv6 when its loopback has come up.
+func mustBeUp(fd int) error {
+	lo, err := unix.NewIfreq("lo")
+	if err == nil {
+		err = os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, lo))
+	}
+	if err == nil && lo.Uint16()&unix.IFF_UP == 0 {
+		err = fmt.Errorf("the loopback interface is down: %w", unix.EADDRNOTAVAIL)
+	}
+	return err
+}
+
+// leastAcceptAt is what a workload may make of acceptAt by the limit of its own namespace, which anyone may set who has made one: with less, every
+// connection of the host would wake the daemon. It is net.core.somaxconn of Linux before 5.4.
+const leastAcceptAt = 128
+
+// setListeners changes what is swept. A sweep that is under way goes on with those before, of which one that has been closed accepts nothing. An event is
+// raised before the shortest queue is full. The caller holds joining.
+func (s *Set) setListeners(list []*listener) {
+	limit := acceptAt
+	for _, l := range list {
+		limit = min(limit, max(l.limit, leastAcceptAt))
+	}
+	s.listeners.Store(&list)
+	s.acceptAt.Store(uint32(limit))
+	if s.cfg.FastPath {
+		atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, uint32(limit))
+	}
+}
+
+// closeListeners closes those of a workload. The caller holds joining.
+func (s *Set) closeListeners(w *workload.Workload) error {
+	var closing, others []*listener
+	for _, l := range *s.listeners.Load() {
+		if l.workload == w {
+			closing = append(closing, l)
+		} else {
+			others = append(others, l)
+		}
+	}
+	s.setListeners(others)
+	return closeAll(closing)
+}
+
+func closeAll(list []*listener) (err error) {
+	for _, l := range list {
+		err = errors.Join(err, l.close())
+	}
+	return err
+}
+
+// Leave takes the announcement of a workload back, closes its listeners, and resets its connections that are open: no process of its network namespace is
+// there to use them. It does not wait for those that are in use.
+func (s *Set) Leave(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	err := s.cfg.Sockets.Anchors.Delete(w.Netns)
+	// What the kernel has recorded of those that wait goes with them.
+	for _, l := range *s.listeners.Load() {
+		if l.workload == w {
+			l.accept(all, all)
+		}
+	}
+	err = errors.Join(err, s.closeListeners(w))
+	for _, c := range s.connsOf(w) {
+		s.spawnReset(c)
+	}
+	if err != nil {
+		return fmt.Errorf("close anchor listeners of workload %d: %w", w.ID, err)
+	}
+	return nil
+}
+
+func (s *Set) connsOf(w *workload.Workload) (list []*Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		if c.workload == w {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// spawnReset resets a connection without waiting for a goroutine that uses it.
+func (s *Set) spawnReset(c *Conn) {
+	if c.writeMu.TryLock() {
+		defer c.writeMu.Unlock()
+		c.abort()
+		return
+	}
+	c.endLease()
+	c.spawn(c.resetUsed)
+}
+
+// OpenOf is how many connections of a workload are open.
+func (s *Set) OpenOf(id workload.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open[id]
+}
+
+// holderOf tells who has a socket in the workload's network namespace, by its own address and that of its peer.
+func holderOf(w *workload.Workload, local, remote netip.AddrPort) (holder sockdiag.Holder, err error) {
+	err = w.Within(func() error {
+		holder, err = sockdiag.HolderOf(local, remote)
+		return err
+	})
+	return holder, err
+}
