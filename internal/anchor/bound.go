@@ -263,7 +263,7 @@ func (c *Conn) serveBound() {
 	}
 	if c.from != nil {
 		s.From = func() upstream.Origin { return *c.from.Load() }
-		s.Tenant = s.From().Tenant
+		s.Tenant, s.Workload = s.From().Tenant, s.From().Workload
 	}
 	r := c.boundaryOfOwn().read(s, c.set.cfg.Handler.Serve)
 	c.requests.Add(r.Requests)

@@ -5,6 +5,7 @@ package upstream
 import (
 	"net"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,9 @@ func TestShortagesAreThoseOfThisHost(t *testing.T) {
 	} {
 		if got := IsShortage(tt.err); got != tt.want {
 			t.Errorf("%s: %v: got %t, want %t", tt.name, tt.err, got, tt.want)
+		}
+		if got, want := IsPortShortage(tt.err), strings.HasPrefix(tt.name, "ports"); got != want {
+			t.Errorf("%s: %v: of ports: got %t, want %t", tt.name, tt.err, got, want)
 		}
 	}
 }

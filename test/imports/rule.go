@@ -29,7 +29,7 @@ var layers = map[string][]string{
 	"poller":    nil,
 	"shares":    nil,
 	"sockdiag":  nil,
-	"upstream":  {"poller", "shares"},
+	"upstream":  {"poller", "shares", "workload"},
 	"mtls":      {"ascii", "model", "upstream", "files"},
 	"chunked":   {"ascii"},
 	"head":      {"ascii"},
