@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/mtls"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Config is what a Dialer works with. All of it is needed, and safe for concurrent use.
@@ -54,7 +55,10 @@ func New(cfg Config) *Dialer {
 func (d *Dialer) Partings() *upstream.Partings { return &d.partings }
 
 // Dial implements slowpath.Config.Dial.
-func (d *Dialer) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+func (d *Dialer) Dial(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
+	if from != workload.Host {
+		return nil, slowpath.ErrWorkloadLeft
+	}
 	nd := net.Dialer{Control: d.control}
 	conn, err := nd.DialContext(ctx, "tcp", to.String())
 	if err != nil {

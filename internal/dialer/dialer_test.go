@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 func TestSlowPathConnectsWithTheCongestionControlThatWasChosen(t *testing.T) {
@@ -21,7 +22,7 @@ func TestSlowPathConnectsWithTheCongestionControlThatWasChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	conn, err := New(Config{Congestion: "reno"}).Dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
+	conn, err := New(Config{Congestion: "reno"}).Dial(t.Context(), workload.Host, netip.MustParseAddrPort(l.Addr().String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestSlowPathLeavesFewPortsWaiting(t *testing.T) {
 	// endpoint sees.
 	endOf := func(linger bool) error {
 		t.Helper()
-		conn, err := d.Dial(t.Context(), netip.MustParseAddrPort(l.Addr().String()))
+		conn, err := d.Dial(t.Context(), workload.Host, netip.MustParseAddrPort(l.Addr().String()))
 		if err != nil {
 			t.Fatal(err)
 		}

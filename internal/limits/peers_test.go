@@ -28,6 +28,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/internal/xds"
 	"github.com/xlb-project/xlb/internal/xds/sds"
 )
@@ -237,7 +238,7 @@ func serveSlowPath(t *testing.T, endpoint string) (address string) {
 		Table:    func(string) (*model.RouteTable, bool) { return table, true },
 		Cluster:  func(name string) *model.Cluster { return &model.Cluster{Name: name, ConnectTimeout: checkTimeout} },
 		Balancer: chosen{addressOf(endpoint)},
-		Dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		Dial: func(ctx context.Context, _ workload.ID, to netip.AddrPort) (net.Conn, error) {
 			if to.String() == nowhere {
 				<-ctx.Done()
 				return nil, ctx.Err()

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 )
 
@@ -124,9 +125,9 @@ func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) 
 			c.faults.here("match")
 			return table.Match(r)
 		}
-		config.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		config.Dial = func(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
 			c.faults.here("dial")
-			conn, err := conns.Dial(ctx, to)
+			conn, err := conns.Dial(ctx, from, to)
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // connecting is how connections to endpoints are made and kept, until base ends.
@@ -31,10 +32,10 @@ func (c *Config) connecting(base context.Context) conns.Config {
 	return out
 }
 
-// destinationOf is that of a request, for that host, or of what else is sent to an endpoint. Where it is a listener of this process onward says
-// for whom.
-func destinationOf(e ChosenEndpoint, host string, http bool, onward func() upstream.Origin) conns.Destination {
-	out := conns.Destination{Address: e.Address(), Inner: isInner(e)}
+// destinationOf is that of a request of a workload's client, for that host, or of what else is sent to an endpoint. Where it is a listener of this process
+// onward says for whom.
+func destinationOf(e ChosenEndpoint, from workload.ID, host string, http bool, onward func() upstream.Origin) conns.Destination {
+	out := conns.Destination{Workload: from, Address: e.Address(), Inner: isInner(e)}
 	if out.Inner {
 		out.From = onward()
 	}

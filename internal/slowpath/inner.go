@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // MaxDepth is how many listeners of this process a request may pass. Envoy has no such bound: a request that goes in a circle there takes as many
@@ -42,10 +43,18 @@ func (s *Session) origin() upstream.Origin {
 	return s.From()
 }
 
+// workload is the network namespace of the client that began: each connection to an endpoint is made from there.
+func (s *Session) workload() workload.ID {
+	if s.From == nil {
+		return s.Workload
+	}
+	return s.From().Workload
+}
+
 // onward is the origin of what is sent on, of which so many copies may be made. circle is for what comes from its client.
 func (s *Session) onward(ticket *shares.Ticket, circle *atomic.Bool, copies int) upstream.Origin {
 	from := s.origin()
-	return upstream.Origin{Tenant: ticket.Path(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
+	return upstream.Origin{Tenant: ticket.Path(), Workload: s.workload(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
 }
 
 // connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the

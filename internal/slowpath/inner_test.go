@@ -146,12 +146,19 @@ func (h *innerListeners) serve(conn net.Conn, s Session) {
 // ask has a client of a listener send something, and waits until all that came of it has ended.
 func (h *innerListeners) ask(t *testing.T, at byte, from func() upstream.Origin, raw string) {
 	t.Helper()
+	h.askFrom(t, at, Session{From: from}, raw)
+}
+
+// askFrom is ask of a client with that session.
+func (h *innerListeners) askFrom(t *testing.T, at byte, s Session, raw string) {
+	t.Helper()
 	near, far, err := pair(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	go h.serve(far, Session{Listener: listenerAt(at).String(), From: from})
+	s.Listener = listenerAt(at).String()
+	go h.serve(far, s)
 	if _, err := io.WriteString(near, raw); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type requestCopy struct {
 	// conn is the connection in use, or nil. ended: done was called.
 	conn  *conns.Conn
 	ended bool
-	// from is its origin, for an endpoint that is a listener of this process.
+	// from is its origin: the client's workload, and what an endpoint that is a listener of this process has to know.
 	from upstream.Origin
 }
 
@@ -185,7 +185,7 @@ func (c *requestCopy) run(body, trailer []byte) {
 		return
 	}
 	defer leave()
-	to := destinationOf(c.endpoint, c.host, true, func() upstream.Origin { return c.from })
+	to := destinationOf(c.endpoint, c.from.Workload, c.host, true, func() upstream.Origin { return c.from })
 	conn := c.proxy.conns.Reuse(&to)
 	if conn == nil {
 		var err error

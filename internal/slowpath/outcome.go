@@ -60,7 +60,7 @@ var interruptions = []error{ErrStreamIdle, ErrRequestTimeout, ErrMaxDuration, Er
 func (o Outcome) Fault() Fault {
 	_, byClient := errors.AsType[*h1.ClientError](o.Err)
 	switch {
-	case o.Err == nil, byClient, o.BadBody:
+	case o.Err == nil, byClient, o.BadBody, errors.Is(o.Err, ErrWorkloadLeft):
 		return NoFault
 	case o.ConnectFailed:
 		return FaultConnect

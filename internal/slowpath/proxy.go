@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // ChosenEndpoint is an endpoint chosen for one request and counted as busy with it.
@@ -84,7 +85,7 @@ type Limits struct {
 	UpstreamIdle time.Duration
 	// BriefIdle is how long one is kept that was opened for a Session.Brief, default 1 second.
 	BriefIdle time.Duration
-	// IdlePerEndpoint bounds the unused connections kept per endpoint, default 256.
+	// IdlePerEndpoint bounds the unused connections kept per endpoint and workload, default 256.
 	IdlePerEndpoint int
 }
 
@@ -133,10 +134,9 @@ type Config struct {
 	Named func(cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
 	// Load returns the count of a cluster's requests that the fast path shares, or nil; the field may be nil as well.
 	Load func(cluster string) Load
-	// Dial connects to an endpoint; nil means from this process's network
-	// namespace. Connections are pooled by address alone, so workloads with
-	// different networks need a Proxy each.
-	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// Dial connects to an endpoint from the network namespace of a workload, which fails with ErrWorkloadLeft once that has left; nil means from this
+	// process's, for its own clients alone. Connections of one workload serve no request of another.
+	Dial func(ctx context.Context, from workload.ID, endpoint netip.AddrPort) (net.Conn, error)
 	// DialInner connects to a listener of this process, which is at an endpoint's address. May be nil: no endpoint is one (InnerPicked).
 	DialInner func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (InnerConn, error)
 	// Circled is told of a request that was given up since it has passed MaxDepth listeners of this process, and was to come to another one. It
@@ -231,6 +231,12 @@ func (p *Proxy) Close() {
 // dropped. Before the first call those of all are kept, afterwards those of no other.
 func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.conns.KeepOnly(added, dropped) }
 
+// Leave closes the idle connections of a workload that leaves, and keeps none of it from then on. Requests of its clients go on until they end.
+func (p *Proxy) Leave(id workload.ID) { p.conns.Leave(id) }
+
+// ErrWorkloadLeft is Config.Dial's error where nothing can be connected from the client's network namespace.
+var ErrWorkloadLeft = conns.ErrWorkloadLeft
+
 func (p *Proxy) refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,6 +257,8 @@ type Session struct {
 	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
 	// nil: of none is that known.
 	Gone func() bool
+	// Workload is the client's network namespace. Where From is set that says whose.
+	Workload workload.ID
 	// Ticket to serve the connection, which yields it at the end; nil: it never waits.
 	Ticket *shares.Ticket
 	// Claim for the first request. It is used if the request's route has that

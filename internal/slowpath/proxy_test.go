@@ -31,6 +31,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -212,7 +213,7 @@ func TestServeWritesLocalRepliesAsEnvoy(t *testing.T) {
 
 func TestServeTimesOutSlowConnect(t *testing.T) {
 	f := newFront(t, list(tcptest.Refusing(t)), func(c *Config, _ *model.Route) {
-		c.Dial = func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+		c.Dial = func(ctx context.Context, _ workload.ID, _ netip.AddrPort) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

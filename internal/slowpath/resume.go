@@ -126,7 +126,7 @@ func (x *exchange) resume() (*h1.Response, error) {
 		return nil, errLost
 	}
 	kept := a.OnLoss(func() { x.cancel(ErrClientGone) })
-	x.use(conns.Lent(a.Conn, x.Address, func(reusable bool, received uint64, withheld bool) {
+	x.use(conns.Lent(a.Conn, x.session.workload(), x.Address, func(reusable bool, received uint64, withheld bool) {
 		kept()
 		a.End(AttemptEnd{reusable, received, withheld})
 	}))

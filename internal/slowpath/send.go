@@ -165,10 +165,10 @@ func (x *exchange) connect(endpoint netip.AddrPort) error {
 // destination is the endpoint in use, at that address.
 func (x *exchange) destination(endpoint netip.AddrPort) conns.Destination {
 	if x.endpoint == nil {
-		return conns.Destination{Address: endpoint}
+		return conns.Destination{Workload: x.session.workload(), Address: endpoint}
 	}
 	// The payload of a CONNECT that ends here is whatever the client says.
-	return destinationOf(x.endpoint, x.Head.Authority, !x.Head.Connect(), x.onward)
+	return destinationOf(x.endpoint, x.session.workload(), x.Head.Authority, !x.Head.Connect(), x.onward)
 }
 
 func (x *exchange) use(c *conns.Conn) {

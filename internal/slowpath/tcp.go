@@ -71,7 +71,7 @@ func (p *Proxy) connectTo(ctx context.Context, e ChosenEndpoint, s Session, clus
 			e.Done(o)
 		}
 	}()
-	conn, err = p.conns.Connect(ctx, destinationOf(e, "", false, s.connecting), cluster.ConnectTimeout)
+	conn, err = p.conns.Connect(ctx, destinationOf(e, s.workload(), "", false, s.connecting), cluster.ConnectTimeout)
 	o = Outcome{Err: err, ConnectFailed: true}
 	return conn, err
 }

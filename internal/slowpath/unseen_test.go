@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // An endpoint that closes connections before it has read anything gets the request once more, whatever its method; one that has read it does not.
@@ -39,8 +40,8 @@ func TestOnlyARequestThatNobodyHasSeenIsSentAgain(t *testing.T) {
 					_, _ = io.WriteString(c, okLine+"Content-Length: 2\r\n\r\nok")
 				})
 				f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-					c.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-						conn, err := conns.Dial(ctx, to)
+					c.Dial = func(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
+						conn, err := conns.Dial(ctx, from, to)
 						if err == nil && !reads && dials.Add(1) == 1 {
 							u := upstream.New(conn.(upstream.TCP))
 							eventually(t, "the endpoint closes", func() bool { return !u.Quiet() })

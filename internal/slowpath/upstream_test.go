@@ -24,6 +24,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // waitFor fails the test unless the channel is closed or sent to.
@@ -224,12 +225,12 @@ func TestIdleConnectionsMakeRoomForNewOnes(t *testing.T) {
 	open := map[netip.AddrPort]int{}
 	var f *front
 	f = newFront(t, list(first, second), func(c *Config, _ *model.Route) {
-		c.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		c.Dial = func(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
 			if f.idleConns() > 0 {
 				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", unix.EMFILE)}
 			}
 			open[to]++
-			return conns.Dial(ctx, to)
+			return conns.Dial(ctx, from, to)
 		}
 	})
 	for range 2 {

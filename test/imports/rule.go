@@ -59,7 +59,7 @@ var layers = map[string][]string{
 	"pages":     nil,
 	"healthctl": {"health", "logging", "maps", "model", "pages", "pool", "reconcile", "slowpath"},
 	"explain":   {"ascii", "head", "model", "maps", "compile", "limits", "plural"},
-	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits"},
+	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits", "workload"},
 	"metrics":   {"maps"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
 	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},

@@ -12,7 +12,11 @@ import (
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
+
+// ErrWorkloadLeft says that nothing can be connected from the client's network namespace, which is no fault of the endpoint.
+var ErrWorkloadLeft = errors.New("the client's network namespace is not, or no longer, served")
 
 // DialError marks a failure before anything was sent.
 type DialError struct {
@@ -30,9 +34,15 @@ func (e *DialError) Error() string {
 // Unwrap is the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// peer is where a connection leads, and how it is secured. Connections to one peer serve the same requests.
+// group are the connections of a workload to an address. Other workloads may have another server there, and know nothing of these.
+type group struct {
+	workload workload.ID
+	address  netip.AddrPort
+}
+
+// peer is where a connection leads, from where, and how it is secured. Connections to one peer serve the same requests.
 type peer struct {
-	address netip.AddrPort
+	group
 	// tls tells how it is secured, and sni the name that is asked for; empty: it is plain text.
 	tls, sni string
 	// host is what the endpoint's certificate was checked for; empty: it need not have the name of the request's host.
@@ -53,7 +63,9 @@ type Target struct {
 
 // Destination is an endpoint that is connected to.
 type Destination struct {
-	Address netip.AddrPort
+	// Workload is the client's network namespace, from which it is connected to.
+	Workload workload.ID
+	Address  netip.AddrPort
 	// Target is nil where connections are plain text.
 	Target *Target
 	// Inner: it is a listener of this process. From is for whom it is connected to, which that listener has to know.
@@ -68,7 +80,7 @@ type InnerConn interface {
 }
 
 func (d *Destination) peer() peer {
-	p := peer{address: d.Address, inner: d.Inner}
+	p := peer{group: group{d.Workload, d.Address}, inner: d.Inner}
 	if d.Target == nil {
 		return p
 	}
@@ -95,7 +107,7 @@ func (p *Pool) Connect(ctx context.Context, to Destination, timeout time.Duratio
 	defer cancel()
 	defer context.AfterFunc(p.config.Base, cancel)()
 	conn, err := p.dial(ctx, &to)
-	if upstream.IsShortage(err) && p.Shed() > 0 {
+	if upstream.IsShortage(err) && p.makeRoom(to.Workload, err) > 0 {
 		conn, err = p.dial(ctx, &to)
 	}
 	inner, _ := conn.(InnerConn)
@@ -127,7 +139,7 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, to *Target) (net.Conn,
 
 func (p *Pool) dial(ctx context.Context, to *Destination) (net.Conn, error) {
 	if !to.Inner {
-		return p.config.Dial(ctx, to.Address)
+		return p.config.Dial(ctx, to.Workload, to.Address)
 	}
 	conn, err := p.config.DialInner(ctx, to.Address, to.From)
 	if err != nil {
@@ -145,8 +157,11 @@ func (p *Pool) Reuse(to *Destination) *Conn {
 	return c
 }
 
-// Dial is a Config.Dial from this process's network namespace.
-func Dial(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error) {
+// Dial is a Config.Dial from this process's network namespace, for its own clients alone.
+func Dial(ctx context.Context, from workload.ID, endpoint netip.AddrPort) (net.Conn, error) {
+	if from != workload.Host {
+		return nil, ErrWorkloadLeft
+	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", endpoint.String())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // sweepInterval is how soon an idle connection is closed that has ended or says something. It costs one look at each.
@@ -20,13 +21,13 @@ const sweepInterval = time.Second
 type Config struct {
 	// Base ends dials when it ends.
 	Base context.Context
-	// Dial connects to an endpoint.
-	Dial func(ctx context.Context, endpoint netip.AddrPort) (net.Conn, error)
+	// Dial connects to an endpoint from the network namespace of a workload.
+	Dial func(ctx context.Context, from workload.ID, endpoint netip.AddrPort) (net.Conn, error)
 	// DialInner connects to a listener of this process, which is at an endpoint's address. May be nil: no endpoint is one.
 	DialInner func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (InnerConn, error)
 	// Secure shakes hands on a connection that Dial has made; it owns the connection, and closes it when it fails. Nil: there are no endpoints that ask for it.
 	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
-	// PerEndpoint bounds the idle connections.
+	// PerEndpoint bounds the idle connections of a workload to an endpoint.
 	PerEndpoint int
 	// Keep is how long one is kept, Briefly one that was opened since the fast path had none.
 	Keep, Briefly time.Duration
@@ -37,14 +38,16 @@ type Pool struct {
 	config Config
 
 	mu sync.Mutex
-	// conns to each address, the one used last at the end. Guarded by mu.
-	conns map[netip.AddrPort][]*Conn
+	// conns of each group, the one used last at the end. Guarded by mu.
+	conns map[group][]*Conn
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
 	closed  bool // guarded by mu
 	// pooled are the endpoints of which connections are kept; nil: of all. Guarded by mu.
 	pooled map[netip.AddrPort]struct{}
+	// left are the workloads of which no connections are kept any more. Guarded by mu.
+	left workloads
 	// interval is between two sweeps. Guarded by mu.
 	interval time.Duration
 }
@@ -52,7 +55,7 @@ type Pool struct {
 // New returns a Pool. Close releases its connections.
 func New(config Config) *Pool {
 	config.Briefly = min(config.Briefly, config.Keep)
-	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[netip.AddrPort][]*Conn{}}
+	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[group][]*Conn{}}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
@@ -69,10 +72,10 @@ func (p *Pool) take(from peer) *Conn {
 func (p *Pool) pop(from peer) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	conns := p.conns[from.address]
+	conns := p.conns[from.group]
 	for i, c := range slices.Backward(conns) {
 		if c.peer == from {
-			p.conns[from.address] = slices.Delete(conns, i, i+1)
+			p.conns[from.group] = slices.Delete(conns, i, i+1)
 			return c
 		}
 	}
@@ -110,7 +113,7 @@ func (p *Pool) put(c *Conn) {
 	c.IdleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := c.peer.address
+	at := c.peer.group
 	if p.closed || !p.keeps(at) || p.config.PerEndpoint <= 0 {
 		_ = c.Close()
 		return
@@ -123,10 +126,10 @@ func (p *Pool) put(c *Conn) {
 	p.start()
 }
 
-// evict closes the connection to an address that was used longest ago, so that one to the peer can be kept: names that clients make up, and ask for once,
+// evict closes the connection of a group that was used longest ago, so that one to the peer can be kept: names that clients make up, and ask for once,
 // crowd out none that is in use. A peer with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
 func (p *Pool) evict(to peer) {
-	conns := p.conns[to.address]
+	conns := p.conns[to.group]
 	oldest, own := 0, 0
 	for i, c := range slices.Backward(conns) {
 		if c.peer == to {
@@ -138,13 +141,21 @@ func (p *Pool) evict(to peer) {
 		oldest = 0
 	}
 	_ = conns[oldest].Close()
-	p.conns[to.address] = slices.Delete(conns, oldest, oldest+1)
+	p.conns[to.group] = slices.Delete(conns, oldest, oldest+1)
 }
 
 // keeps needs mu.
-func (p *Pool) keeps(endpoint netip.AddrPort) bool {
-	_, ok := p.pooled[endpoint]
-	return ok || p.pooled == nil
+func (p *Pool) keeps(at group) bool {
+	_, ok := p.pooled[at.address]
+	return (ok || p.pooled == nil) && !p.left.has(at.workload)
+}
+
+// Leave closes the connections of a workload that leaves, and keeps none of it from then on: those that are in use are closed as they are put.
+func (p *Pool) Leave(id workload.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left.add(id)
+	p.dropAll(func(at group) bool { return at.workload == id })
 }
 
 // KeepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are
@@ -158,30 +169,51 @@ func (p *Pool) KeepOnly(added, dropped []netip.AddrPort) {
 	for _, endpoint := range added {
 		p.pooled[endpoint] = struct{}{}
 	}
+	if len(dropped) == 0 {
+		return
+	}
+	gone := make(map[netip.AddrPort]struct{}, len(dropped))
 	for _, endpoint := range dropped {
 		delete(p.pooled, endpoint)
-		p.drop(endpoint)
+		gone[endpoint] = struct{}{}
 	}
+	p.dropAll(func(at group) bool {
+		_, is := gone[at.address]
+		return is
+	})
 }
 
-// drop closes the connections to an address. It needs mu.
-func (p *Pool) drop(at netip.AddrPort) (closed int) {
-	conns := p.conns[at]
-	for _, c := range conns {
-		_ = c.Close()
+// dropAll closes the connections of the groups that f reports true for, and says how many there were. It needs mu.
+func (p *Pool) dropAll(f func(group) bool) (closed int) {
+	for at, conns := range p.conns {
+		if !f(at) {
+			continue
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		delete(p.conns, at)
+		closed += len(conns)
 	}
-	delete(p.conns, at)
-	return len(conns)
+	return closed
+}
+
+// makeRoom closes the connections that may have the room which another one of a workload lacks, and says how many there were. Each network namespace has
+// ports of its own, while descriptors and memory are the daemon's.
+func (p *Pool) makeRoom(of workload.ID, shortage error) (closed int) {
+	if !upstream.IsPortShortage(shortage) {
+		return p.Shed()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropAll(func(at group) bool { return at.workload == of })
 }
 
 // Shed closes all connections, because there is no room for another, and says how many there were.
 func (p *Pool) Shed() (closed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at := range p.conns {
-		closed += p.drop(at)
-	}
-	return closed
+	return p.dropAll(func(group) bool { return true })
 }
 
 // start needs mu.
@@ -223,9 +255,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for at := range p.conns {
-		p.drop(at)
-	}
+	p.dropAll(func(group) bool { return true })
 }
 
 // Each calls f with each connection that no request uses.

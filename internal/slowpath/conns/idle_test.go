@@ -33,7 +33,7 @@ func newCrowd(t *testing.T) *crowd {
 
 // use takes connections for requests that are under way at once, opens those that there are not, and puts all back.
 func (c *crowd) use(name string, atOnce int) {
-	at := peer{address: netip.MustParseAddrPort("192.0.2.1:443"), tls: "k", sni: name}
+	at := peer{group: group{address: netip.MustParseAddrPort("192.0.2.1:443")}, tls: "k", sni: name}
 	var used []*Conn
 	for range atOnce {
 		conn := c.pool.take(at)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // lentConn is a connection of the fast path's, which takes it back. It counts what is read of it.
@@ -18,11 +19,11 @@ type lentConn struct {
 	withheld bool
 }
 
-// Lent is a connection of the fast path's to an endpoint. end takes it back; reusable: a response was read to its end, of so many bytes, and the endpoint
+// Lent is a connection of the fast path's to an endpoint, for a client of that workload. end takes it back; reusable: a response was read to its end, of so many bytes, and the endpoint
 // keeps the connection. withheld: the client has not got that response.
-func Lent(conn *upstream.Conn, endpoint netip.AddrPort, end func(reusable bool, received uint64, withheld bool)) *Conn {
+func Lent(conn *upstream.Conn, from workload.ID, endpoint netip.AddrPort, end func(reusable bool, received uint64, withheld bool)) *Conn {
 	lent := &lentConn{Conn: conn, end: end}
-	return &Conn{Conn: lent, peer: peer{address: endpoint}, lent: lent, opened: time.Now()}
+	return &Conn{Conn: lent, peer: peer{group: group{from, endpoint}}, lent: lent, opened: time.Now()}
 }
 
 // Read implements net.Conn.

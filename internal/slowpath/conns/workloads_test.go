@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conns
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+var server = netip.MustParseAddrPort("192.0.2.1:80")
+
+// park has a connection of a workload that no request uses.
+func park(p *Pool, from workload.ID, to netip.AddrPort) *idleConn {
+	conn := &idleConn{}
+	p.put(&Conn{Conn: conn, peer: peer{group: group{from, to}}})
+	return conn
+}
+
+func newPool(t *testing.T, c Config) *Pool {
+	c.Keep, c.Briefly, c.Base = time.Hour, time.Second, t.Context()
+	if c.PerEndpoint == 0 {
+		c.PerEndpoint = 2
+	}
+	p := New(c)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func TestConnectionsServeTheirOwnWorkloadAlone(t *testing.T) {
+	p := newPool(t, Config{})
+	for from := range workload.ID(3) {
+		conn := park(p, from, server)
+		for other := range workload.ID(3) {
+			if other != from && p.Reuse(&Destination{Workload: other, Address: server}) != nil {
+				t.Errorf("a connection of workload %d would serve a request of %d", from, other)
+			}
+		}
+		if c := p.Reuse(&Destination{Workload: from, Address: server}); c == nil || c.Conn != conn {
+			t.Errorf("workload %d does not find its connection", from)
+		}
+	}
+}
+
+func TestInnerConnectionsServeTheirOwnWorkloadAlone(t *testing.T) {
+	of := func(from workload.ID) peer {
+		d := Destination{Workload: from, Address: server, Inner: true, From: upstream.Origin{Workload: from}}
+		return d.peer()
+	}
+	if of(1) == of(2) || of(1) != of(1) {
+		t.Error("a connection between listeners would serve two workloads")
+	}
+}
+
+func TestIdleConnectionsAreBoundedForEachWorkload(t *testing.T) {
+	p := newPool(t, Config{PerEndpoint: 2})
+	quiet := []*idleConn{park(p, 1, server), park(p, 1, server)}
+	busy := []*idleConn{park(p, 2, server), park(p, 2, server), park(p, 2, server)}
+	for _, c := range quiet {
+		if c.closed {
+			t.Error("another workload's connections have crowded one out")
+		}
+	}
+	if !busy[0].closed || busy[1].closed || busy[2].closed {
+		t.Errorf("closed: %t, %t, %t; want the oldest alone", busy[0].closed, busy[1].closed, busy[2].closed)
+	}
+}
+
+func TestNoConnectionOfAWorkloadThatHasLeftIsKept(t *testing.T) {
+	p := newPool(t, Config{})
+	second := netip.MustParseAddrPort("192.0.2.2:80")
+	first, other, ofHost, ofNext := park(p, 70, server), park(p, 70, second), park(p, workload.Host, server), park(p, 71, server)
+	p.Leave(70)
+	if !first.closed || !other.closed || ofHost.closed || ofNext.closed {
+		t.Errorf("closed: its own %t, %t, the host's %t, the next one's %t", first.closed, other.closed, ofHost.closed, ofNext.closed)
+	}
+	if late := park(p, 70, server); !late.closed {
+		t.Error("a connection whose request ended later is kept")
+	}
+	for _, from := range []workload.ID{workload.Host, 6, 69, 71, 134, 1 << 20} {
+		if c := park(p, from, second); c.closed {
+			t.Errorf("none of workload %d is kept", from)
+		}
+	}
+}
+
+func TestEndpointsThatAreNotKeptAreSoForAllWorkloads(t *testing.T) {
+	p := newPool(t, Config{})
+	second := netip.MustParseAddrPort("192.0.2.2:80")
+	p.KeepOnly([]netip.AddrPort{server, second}, nil)
+	dropped, kept := []*idleConn{park(p, workload.Host, server), park(p, 1, server)}, park(p, 1, second)
+	p.KeepOnly(nil, []netip.AddrPort{server})
+	for from, c := range append(dropped, park(p, 2, server)) {
+		if !c.closed {
+			t.Errorf("workload %d keeps a connection to an endpoint that was dropped", from)
+		}
+	}
+	if kept.closed {
+		t.Error("a connection to an endpoint that stays is closed")
+	}
+}
+
+// Where a namespace lacks ports, idle connections of the others do not have them.
+func TestRoomIsMadeWhereItIs(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		others bool
+	}{{unix.EMFILE, true}, {unix.ENOMEM, true}, {unix.EADDRNOTAVAIL, false}, {unix.EADDRINUSE, false}} {
+		dials := 0
+		p := newPool(t, Config{Dial: func(context.Context, workload.ID, netip.AddrPort) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return &idleConn{}, nil
+			}
+			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", tt.err)}
+		}})
+		own, other := park(p, 1, server), park(p, workload.Host, server)
+		_, err := p.Connect(t.Context(), Destination{Workload: 1, Address: server}, time.Minute)
+		if err != nil || dials != 2 || !own.closed || other.closed != tt.others {
+			t.Errorf("%v: got %v behind %d dials; closed: own %t, the host's %t", tt.err, err, dials, own.closed, other.closed)
+		}
+	}
+}
+
+func TestConnectionsAreMadeFromTheirWorkload(t *testing.T) {
+	var from []workload.ID
+	p := newPool(t, Config{Dial: func(_ context.Context, id workload.ID, _ netip.AddrPort) (net.Conn, error) {
+		from = append(from, id)
+		return &idleConn{}, nil
+	}})
+	c, err := p.Connect(t.Context(), Destination{Workload: 3, Address: server}, time.Minute)
+	if err != nil || len(from) != 1 || from[0] != 3 || c.peer.workload != 3 {
+		t.Errorf("got %v, %v, %v", c, from, err)
+	}
+}
