@@ -23,8 +23,10 @@ import (
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
-// Config is what a Dialer works with. All of it is needed, and safe for concurrent use.
+// Config is what a Dialer works with. All of it is needed, but for Workload, and safe for concurrent use.
 type Config struct {
+	// Workload is that of a number; nil: it has left. May be nil: the host is the only one.
+	Workload func(id workload.ID) *workload.Workload
 	// Congestion control of the connections; "" is the machine's.
 	Congestion string
 	// Generation is what is in force.
@@ -41,6 +43,8 @@ type Config struct {
 type Dialer struct {
 	cfg      Config
 	partings upstream.Partings
+	// within is withinWorkload, unless a test has other namespaces.
+	within func(id workload.ID) func(do func() error) error
 
 	mu    sync.Mutex
 	conns map[netip.AddrPort]uint64
@@ -48,7 +52,9 @@ type Dialer struct {
 
 // New has no connection.
 func New(cfg Config) *Dialer {
-	return &Dialer{cfg: cfg, conns: map[netip.AddrPort]uint64{}}
+	d := &Dialer{cfg: cfg, conns: map[netip.AddrPort]uint64{}}
+	d.within = d.withinWorkload
+	return d
 }
 
 // Partings bound how many ports of closed connections wait. I-socks share the bound.
@@ -57,7 +63,11 @@ func (d *Dialer) Partings() *upstream.Partings { return &d.partings }
 // Dial implements slowpath.Config.Dial.
 func (d *Dialer) Dial(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
 	if from != workload.Host {
-		return nil, slowpath.ErrWorkloadLeft
+		tcp, err := d.dialFrom(ctx, from, to)
+		if err != nil {
+			return nil, err
+		}
+		return d.counted(tcp, to)
 	}
 	nd := net.Dialer{Control: d.control}
 	conn, err := nd.DialContext(ctx, "tcp", to.String())

@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // observer implements slowpath.Observer.
@@ -55,6 +56,7 @@ func (n *Node) newProxy() *slowpath.Proxy {
 
 func (n *Node) newDialer() *dialer.Dialer {
 	return dialer.New(dialer.Config{
+		Workload:   func(workload.ID) *workload.Workload { return nil }, // none but the host yet
 		Congestion: n.o.CongestionControl, Generation: n.activator.Generation, Handshake: n.source.Handshake,
 		DialInner: func(ctx context.Context, to netip.AddrPort, target anchor.BoundTo, from upstream.Origin) (*anchor.InnerConn, error) {
 			return n.anchors.DialInner(ctx, to, target, from)

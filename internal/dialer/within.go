@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dialer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// dialFrom connects to an endpoint from another network namespace, with the options and the errors of net.Dialer. The socket alone is opened there: a
+// thread that waited there for the connection would serve nothing else.
+func (d *Dialer) dialFrom(ctx context.Context, from workload.ID, to netip.AddrPort) (*net.TCPConn, error) {
+	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	tcp, err := d.connectFrom(ctx, from, to)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: err}
+	}
+	return tcp, nil
+}
+
+func (d *Dialer) connectFrom(ctx context.Context, from workload.ID, to netip.AddrPort) (*net.TCPConn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	fd, err := d.openIn(from, to.Addr())
+	if err != nil {
+		return nil, err
+	}
+	if err := d.beginConnect(fd, to); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	// It is watched from now on: before connect a socket looks as if it had ended.
+	file := os.NewFile(uintptr(fd), "connection to "+to.String())
+	conn, err := connected(ctx, file)
+	// The connection has a descriptor of its own.
+	_ = file.Close()
+	return conn, err
+}
+
+// openIn opens a socket in the network namespace of a workload.
+func (d *Dialer) openIn(from workload.ID, to netip.Addr) (fd int, err error) {
+	within := d.within(from)
+	if within == nil {
+		return 0, slowpath.ErrWorkloadLeft
+	}
+	family := unix.AF_INET6
+	if to.Is4() {
+		family = unix.AF_INET
+	}
+	err = within(func() (err error) {
+		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		return os.NewSyscallError("socket", err)
+	})
+	if err != nil && d.within(from) == nil {
+		return 0, fmt.Errorf("%w: %w", slowpath.ErrWorkloadLeft, err)
+	}
+	return fd, err
+}
+
+// withinWorkload runs code in the network namespace of a workload; nil: it has left.
+func (d *Dialer) withinWorkload(id workload.ID) func(do func() error) error {
+	if d.cfg.Workload == nil {
+		return nil
+	}
+	w := d.cfg.Workload(id)
+	if w == nil {
+		return nil
+	}
+	return w.Within
+}
+
+// beginConnect has a socket connect, and does not wait.
+func (d *Dialer) beginConnect(fd int, to netip.AddrPort) error {
+	if err := upstream.SetCongestionControl(fd, d.cfg.Congestion); err != nil {
+		return err
+	}
+	var sa unix.Sockaddr = &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
+	if to.Addr().Is4() {
+		sa = &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	}
+	switch err := unix.Connect(fd, sa); err {
+	case nil, unix.EINPROGRESS, unix.EINTR:
+		return nil
+	default:
+		return os.NewSyscallError("connect", err)
+	}
+}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// connected waits until a socket has connected, as long as the context lasts.
+func connected(ctx context.Context, file *os.File) (*net.TCPConn, error) {
+	defer context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(past) })()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Write(func(fd uintptr) (known bool) {
+		known, failed = hasConnected(int(fd))
+		return known
+	})
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // the context sets the only one
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	case failed != nil:
+		return nil, failed
+	}
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("%s is not a TCP connection", file.Name()), conn.Close())
+	}
+	return tcp, nil
+}
+
+// hasConnected says whether a socket has connected or failed to; known: it has done either. The poller may call for no reason.
+func hasConnected(fd int) (known bool, err error) {
+	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return true, os.NewSyscallError("getsockopt", err)
+	}
+	if errno != 0 {
+		return true, os.NewSyscallError("connect", syscall.Errno(errno))
+	}
+	peer, err := unix.Getpeername(fd)
+	if err != nil {
+		return false, nil // not yet
+	}
+	// Where no socket listens at a local port, one that has got this very port as its source has met its own SYN.
+	if own, err := unix.Getsockname(fd); err != nil || isSame(own, peer) {
+		return true, os.NewSyscallError("connect", unix.ECONNREFUSED)
+	}
+	return true, nil
+}
+
+func isSame(a, b unix.Sockaddr) bool {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		b, ok := b.(*unix.SockaddrInet4)
+		return ok && a.Port == b.Port && a.Addr == b.Addr
+	case *unix.SockaddrInet6:
+		b, ok := b.(*unix.SockaddrInet6)
+		return ok && a.Port == b.Port && a.Addr == b.Addr
+	}
+	return false
+}
