@@ -24,7 +24,9 @@ type balancing struct {
 	kernel    *generationtest.Kernel
 	selector  *selection.Selector
 	followers []func(*Change)
-	log       strings.Builder
+	// leaves is called before endpoints are forgotten.
+	leaves func()
+	log    strings.Builder
 }
 
 func newBalancing(t *testing.T, cfg *model.Config) *balancing {

@@ -26,6 +26,8 @@ type PoolsConfig struct {
 	Pool func() *pool.Pool
 	// KeepConnections tells the slow path to which addresses it may keep connections, and to which it may do so no more (slowpath.Proxy).
 	KeepConnections func(added, dropped []netip.AddrPort)
+	// EndpointsLeave is called before endpoints are forgotten: what they have carried since the last look would leave with them.
+	EndpointsLeave func()
 }
 
 // Pools makes the pools of both paths follow the endpoints in force, and frees the indices of those that have gone.
@@ -184,7 +186,12 @@ func (p *Pools) MustRelease() bool {
 // Release frees the indices of the removed endpoints whose last request has ended. One that the pool knows has come back since: when it is removed again,
 // the pool reports that anew. It is safe for concurrent use.
 func (p *Pools) Release() {
-	for _, index := range p.takeIdle() {
+	idle := p.takeIdle()
+	if len(idle) == 0 {
+		return
+	}
+	p.cfg.EndpointsLeave()
+	for _, index := range idle {
 		// The pool calls Closed with its lock held: it is not asked with ours.
 		if !p.cfg.Pool().Knows(index) {
 			p.cfg.Reconciler.ReleaseEndpoint(index)

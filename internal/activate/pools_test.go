@@ -23,6 +23,11 @@ func (b *balancing) pooled() (*Pools, *pool.Pool) {
 	var i *pool.Pool
 	pools := NewPools(PoolsConfig{
 		FastPath: false, Shared: b.kernel.Shared, Reconciler: b.kernel.Reconciler, Pool: func() *pool.Pool { return i }, KeepConnections: func(_, _ []netip.AddrPort) {},
+		EndpointsLeave: func() {
+			if b.leaves != nil {
+				b.leaves()
+			}
+		},
 	})
 	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, nil)
 	sockets.Peers = mapstest.NewFakeTable[maps.PeerKey, uint32](nil)
@@ -80,4 +85,29 @@ func TestEndpointThatHasComeBackIsNotGivenUpBeforeItsPool(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// What an endpoint has carried is counted before it is forgotten: nothing may have looked since it left the configuration.
+func TestEndpointIsCountedBeforeItIsForgotten(t *testing.T) {
+	both, one := generationtest.PortsOf(1, 1, 2), generationtest.PortsOf(1, 1)
+	b := newBalancing(t, both)
+	pools, _ := b.pooled()
+	index, ok := b.Generation().IndexOf("web", "127.0.0.1:2")
+	if !ok {
+		t.Fatal("the endpoint is not known")
+	}
+	looks := 0
+	b.leaves = func() {
+		if looks++; !b.knows(index) {
+			t.Error("the endpoint is forgotten before it is counted")
+		}
+	}
+	b.use(one)
+	if pools.Release(); looks != 0 {
+		t.Errorf("looks while no endpoint is forgotten: %d", looks)
+	}
+	pools.Closed(index)
+	if pools.Release(); looks != 1 || b.knows(index) {
+		t.Errorf("looks: %d, want 1; endpoint known: %v", looks, b.knows(index))
+	}
 }

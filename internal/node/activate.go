@@ -32,6 +32,7 @@ func (n *Node) newActivator() *activate.Activator {
 func (n *Node) newPools() *activate.Pools {
 	return activate.NewPools(activate.PoolsConfig{
 		FastPath: n.o.FastPath, Shared: n.datapath.Shared, Reconciler: n.reconcil, Pool: func() *pool.Pool { return n.pool }, KeepConnections: n.proxy.KeepConnections,
+		EndpointsLeave: func() { n.view.Observe() },
 	})
 }
 
