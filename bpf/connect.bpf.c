@@ -39,17 +39,17 @@ static __always_inline enum verdict connect_allowed(void)
 	return VERDICT_CONNECT_INTERCEPTED;
 }
 
-/* The daemon is told of a namespace at most so often: it may have tried in vain to serve it. */
+/* A namespace is reported at most so often: the daemon may have tried in vain to serve it. */
 #define STRANGER_EVENT_NS 1000000000ULL
 
-/* Tells the daemon of a network namespace that it does not know, and by which thread it gets there. */
+/* Reports a network namespace that the daemon does not know, and a thread by which it gets there. */
 static __always_inline void connect_report(__u64 netns)
 {
 	struct event e = { .kind = EVENT_NAMESPACE, .detail = bpf_get_current_pid_tgid(), .cookie = netns };
-	__u64 *told = bpf_map_lookup_elem(&strangers, &netns);
+	__u64 *reported = bpf_map_lookup_elem(&strangers, &netns);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!report_namespaces || (told && now - *told < STRANGER_EVENT_NS))
+	if (!report_namespaces || (reported && now - *reported < STRANGER_EVENT_NS))
 		return;
 	/* An event that is lost is raised again with the next connection. */
 	if (!bpf_ringbuf_output(&events, &e, sizeof(e), 0))

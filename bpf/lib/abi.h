@@ -211,7 +211,7 @@ struct control {
 };
 
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
- * many services do not crowd the source ports of one address. 0 is none: a namespace without any is known, and not served. */
+ * many services do not crowd the source ports of one address. Where all are 0 the namespace is known, and not served. */
 struct anchor_ports {
 	__u16 port4[ANCHOR_PORTS];
 	__u16 port6[ANCHOR_PORTS];
@@ -777,9 +777,9 @@ struct pool_key {
  * that has found it before leaves the slots that it then finds there: they say whose they are. */
 struct pool {
 	/* Idle i-socks, a stack: low half, top slot plus 1 (0 is empty); high half, a tag that changes with every
-	 * exchange, so that a slot which left and came back is noticed. Writers: everybody. */
+	 * exchange, so that a slot which left and came back is noticed. Writers: all programs, and the daemon. */
 	__u64 idle;
-	/* Leases that run on its i-socks. Writers: everybody. */
+	/* Leases that run on its i-socks. Writers: likewise. */
 	__u32 leased;
 	/* Non-zero asks the daemon for more i-socks. Set by a program that finds too few, cleared by the daemon. */
 	__u32 want;

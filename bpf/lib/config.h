@@ -61,7 +61,7 @@ const volatile __u64 heartbeat_limit_ns = 3000000000ULL;
  * refused. Off: it goes where its address leads, as if there were no daemon. */
 const volatile __u8 refuse_when_down = 0;
 
-/* The daemon is told of network namespaces that it does not know. Off: it serves its own alone. */
+/* Network namespaces that the daemon does not know are reported. Off: it serves its own alone. */
 const volatile __u8 report_namespaces = 0;
 
 #endif

@@ -185,7 +185,7 @@ struct {
 	__uint(max_entries, 4096);
 } anchors SEC(".maps");
 
-/* When the daemon was last told of a network namespace that `anchors` does not have, by its cookie, CLOCK_MONOTONIC. Writers: connect programs. */
+/* When a network namespace was last reported that `anchors` does not have, by its cookie, CLOCK_MONOTONIC. Writers: connect programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u64);

@@ -154,10 +154,11 @@ func lifeOf(d *datapath.Attached) check.Result {
 }
 
 func namespaceOf(p *check.Process, serves bool) check.Result {
-	r := check.Result{Name: "network namespace", Status: check.OK, Detail: "the daemon's"}
+	r := check.Result{Name: "network namespace", Status: check.OK, Detail: "the daemon serves it"}
 	if !serves {
-		r.Status, r.Detail = check.Missing, "another one than the daemon's, which serves its own alone"
-		r.Remedy = fmt.Sprintf("start a daemon in it: nsenter --net=/proc/%d/ns/net xlb run --cgroup %s --config envoy.yaml", p.PID, p.Cgroup)
+		r.Status, r.Detail = check.Missing, "the daemon does not serve it, or not yet: it joins one when a process there first connects to a service address"
+		r.Remedy = fmt.Sprintf("connect once, and ask again; if it is still so, the daemon's log says why: it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and no --namespaces=own; "+
+			"or start a daemon in it: nsenter --net=/proc/%d/ns/net xlb run --cgroup %s --config envoy.yaml", p.PID, p.Cgroup)
 	}
 	return r
 }

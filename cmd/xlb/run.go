@@ -41,7 +41,9 @@ type runFlags struct {
 	whenDown string
 	// sameHost says how requests get to endpoints on this host.
 	sameHost string
-	logLevel string
+	// namespaces says of which network namespaces processes are balanced.
+	namespaces string
+	logLevel   string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -59,6 +61,15 @@ const (
 	sameHostDirect = "direct"
 	sameHostTCP    = "tcp"
 	sameHostUsage  = "`how` requests get to endpoints on this host: direct, from socket to socket, or tcp, as to other hosts"
+)
+
+// Of which network namespaces processes are balanced.
+const (
+	namespacesAuto   = "auto"
+	namespacesAll    = "all"
+	namespacesOwn    = "own"
+	namespacesOthers = "others"
+	namespacesUsage  = "network `namespaces` whose processes are balanced: all, own, the daemon's alone, others, all but that, or auto, all where it may enter them"
 )
 
 // waitVariable is set by tests alone: senders wait for the locks of others' sockets, as they must not where anybody holds one.
@@ -103,6 +114,10 @@ Clients and servers on one host have their messages moved from socket to socket,
 have to wait for the other's socket. Where they may attack each other --same-host=tcp keeps them
 apart, at about half of the speed.
 
+Processes of all network namespaces are balanced, those of pods and containers too: the daemon
+opens sockets in each namespace, for which it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. Without
+these, or with --namespaces=own, it serves its own alone.
+
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
 without.`,
@@ -124,10 +139,12 @@ without.`,
 	flags.DurationVar(&f.drain, "drain-time", 30*time.Second, "how long requests in flight may take at the end")
 	flags.StringVar(&f.whenDown, "when-down", passWhenDown, "`what` becomes of connections to service addresses while the daemon starts, drains or hangs: pass or fail")
 	flags.StringVar(&f.sameHost, "same-host", sameHostDirect, sameHostUsage)
+	flags.StringVar(&f.namespaces, "namespaces", namespacesAuto, namespacesUsage)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
 	completes(c, "fast-path", fastPathAuto, "on", "off")
 	completes(c, "when-down", passWhenDown, failWhenDown)
 	completes(c, "same-host", sameHostDirect, sameHostTCP)
+	completes(c, "namespaces", namespacesAuto, namespacesAll, namespacesOwn, namespacesOthers)
 	completes(c, "log-level", logLevels...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o, err := f.options(e)
@@ -210,6 +227,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	default:
 		return o, fmt.Errorf("--same-host %q: use direct, or tcp where clients and servers do not trust each other", f.sameHost)
 	}
+	if err := f.chooseNamespaces(&o); err != nil {
+		return o, err
+	}
 	if err := upstream.CheckCongestionControl(f.congestion); err != nil {
 		return o, fmt.Errorf("--congestion-control: %w", err)
 	}
@@ -226,6 +246,29 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	cgroups, err := f.cgroupPaths()
 	o.Cgroups = cgroups
 	return o, err
+}
+
+// chooseNamespaces says whose processes are balanced.
+func (f *runFlags) chooseNamespaces(o *node.Options) error {
+	may, err := check.MayEnterNamespaces()
+	if err != nil {
+		return fmt.Errorf("--namespaces: %w", err)
+	}
+	switch f.namespaces {
+	case namespacesAuto:
+		o.OtherNamespaces = may
+		return nil
+	case namespacesOwn:
+		return nil
+	case namespacesAll, namespacesOthers:
+		o.OtherNamespaces, o.NoOwnNamespace = true, f.namespaces == namespacesOthers
+	default:
+		return fmt.Errorf("--namespaces %q: use auto, all, own or others", f.namespaces)
+	}
+	if !may {
+		return fmt.Errorf("--namespaces %s: CAP_SYS_ADMIN and CAP_SYS_PTRACE are needed to open sockets in other network namespaces; grant them, or use own", f.namespaces)
+	}
+	return nil
 }
 
 // newLog is a log on standard error, and its level, which may be changed.

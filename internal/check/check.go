@@ -69,6 +69,7 @@ func Run() *Report {
 		{"kernel", needNothing, func() Result { return judgeKernel(report.Kernel) }},
 		{"privileges", needRun, privileges},
 		{"cgroup", needRun, cgroupV2},
+		{"network namespaces", needNothing, namespaces},
 	}
 	probes = append(probes, kernelProbes()...)
 	probes = append(probes, limitProbes()...)

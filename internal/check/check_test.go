@@ -85,6 +85,16 @@ func TestPrivileges(t *testing.T) {
 	}
 }
 
+func TestOtherNamespacesTakeTwoCapabilities(t *testing.T) {
+	for effective, want := range map[uint64]Status{
+		^uint64(0): OK, 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE: OK, 1 << unix.CAP_SYS_ADMIN: Degraded, 1 << unix.CAP_SYS_PTRACE: Degraded, 0: Degraded,
+	} {
+		if got := judgeNamespaces(effective); got.Status != want {
+			t.Errorf("capabilities %x: got %+v, want %s", effective, got, want)
+		}
+	}
+}
+
 func TestEffectiveCapabilitiesAreReadFromStatus(t *testing.T) {
 	got, err := effectiveCapabilities("Name:\txlb\nCapPrm:\t0000000000000001\nCapEff:\t000001fffeffffff\n")
 	if err != nil || got != 0x1fffeffffff {

@@ -82,16 +82,48 @@ func Privileges() error {
 	return nil
 }
 
-func privileges() Result {
-	status, err := os.ReadFile("/proc/self/status")
+// MayEnterNamespaces reports whether this process may open sockets in the network namespaces of other processes, for which CAP_SYS_ADMIN is needed
+// (setns(2)), and CAP_SYS_PTRACE (namespaces(7), of the files in /proc/PID/ns).
+func MayEnterNamespaces() (bool, error) {
+	effective, err := ownCapabilities()
+	return mayEnterNamespaces(effective), err
+}
+
+func mayEnterNamespaces(effective uint64) bool {
+	const both = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE
+	return effective&both == both
+}
+
+func namespaces() Result {
+	effective, err := ownCapabilities()
 	if err != nil {
 		return missing(err.Error(), "mount /proc")
 	}
-	effective, err := effectiveCapabilities(string(status))
+	return judgeNamespaces(effective)
+}
+
+func judgeNamespaces(effective uint64) Result {
+	if !mayEnterNamespaces(effective) {
+		return degraded("the daemon's own alone: without CAP_SYS_ADMIN and CAP_SYS_PTRACE", "grant both where processes of pods or containers are to be balanced")
+	}
+	return ok("all: CAP_SYS_ADMIN, CAP_SYS_PTRACE")
+}
+
+func privileges() Result {
+	effective, err := ownCapabilities()
 	if err != nil {
 		return missing(err.Error(), "mount /proc")
 	}
 	return judgePrivileges(effective)
+}
+
+// ownCapabilities is the mask of this process's.
+func ownCapabilities() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	return effectiveCapabilities(string(status))
 }
 
 // effectiveCapabilities reads the mask from the text of /proc/self/status.

@@ -62,6 +62,10 @@ var (
 		"Pooled connections to an endpoint, by state.", clusterLabel, endpointLabel, "state")
 	connectionsActive = describe("xlb_connections_active",
 		"Intercepted client connections now open.")
+	workloadsActive = describe("xlb_workloads_active",
+		"Network namespaces other than the daemon's own whose processes are balanced.")
+	workloadsTotal = describe("xlb_workloads_total",
+		"Network namespaces other than the daemon's own that were joined, that could not be, and that were left since their last process had gone, by event.", "event")
 	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",
 		"Connections to service addresses that were intercepted.")
 
@@ -154,6 +158,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
 	s.Resent, s.HeldBack, s.Panics = c.source.Resent(), c.source.HeldBack(), c.source.Panics()
+	s.Workloads = c.source.Workloads()
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
@@ -258,6 +263,10 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(bytesTotal, s.SlowBytes.Response, "response", "slow")
 	out.gauge(leasesActive, s.Leases)
 	out.gauge(connectionsActive, s.Connections.Active)
+	out.gauge(workloadsActive, s.Workloads.Active)
+	out.counter(workloadsTotal, s.Workloads.Joined, "joined")
+	out.counter(workloadsTotal, s.Workloads.Failed, "failed")
+	out.counter(workloadsTotal, s.Workloads.Left, "left")
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
 	out.origins(s)
 	out.subscriptions(s)

@@ -48,6 +48,7 @@ func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
 func (s *state) Resent() uint64              { return 3 }
 func (s *state) HeldBack() uint64            { return 5 }
 func (s *state) Panics() uint64              { return 6 }
+func (s *state) Workloads() Workloads        { return Workloads{Active: 2, Joined: 5, Failed: 1, Left: 3} }
 func (s *state) Build() Build                { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
 func (s *state) SlowWork() SlowWork {
 	return SlowWork{Turns: map[string]uint64{"begun": 9, "refused": 1, "waited": 4, "ended": 0}, Worked: 1500 * time.Microsecond, Waiting: 2, Tenants: 3}

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Resent uint64 `json:"resent"`
 	// HeldBack counts i-socks that were not replaced at once.
 	HeldBack uint64 `json:"held_back"`
+	// Workloads are the network namespaces beside the daemon's own.
+	Workloads Workloads `json:"workloads"`
 	// Panics counts those that have ended the connection, or the copy of a request, that they served.
 	Panics uint64 `json:"request_panics"`
 	// SlowWork is what the daemon does for clients.
@@ -57,6 +59,16 @@ type Snapshot struct {
 type Paths struct {
 	Fast uint64 `json:"fast"`
 	Slow uint64 `json:"slow"`
+}
+
+// Workloads counts network namespaces other than the daemon's own.
+type Workloads struct {
+	// Active are those whose processes are balanced now.
+	Active uint64 `json:"active"`
+	// Joined, Failed and Left count how often one was joined, could not be, and was left.
+	Joined uint64 `json:"joined"`
+	Failed uint64 `json:"failed"`
+	Left   uint64 `json:"left"`
 }
 
 // Connections counts client connections.

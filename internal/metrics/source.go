@@ -32,6 +32,8 @@ type Source interface {
 	Connections() uint64
 	// Resent returns how many requests were sent to a second endpoint because the first had closed the connection before it saw them.
 	Resent() uint64
+	// Workloads returns the network namespaces beside the daemon's own.
+	Workloads() Workloads
 	// Panics returns how many panics have ended the connection, or the copy of a request, that they served.
 	Panics() uint64
 	// HeldBack returns how many i-socks were not replaced at once because clients had broken too many.

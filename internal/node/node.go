@@ -82,6 +82,9 @@ type Options struct {
 	Exclude []netip.Prefix
 	// CongestionControl of connections to endpoints; "" is the machine's.
 	CongestionControl string
+	// OtherNamespaces balances the processes of network namespaces other than the daemon's own, for which CAP_SYS_ADMIN is needed; NoOwnNamespace leaves
+	// those of its own alone.
+	OtherNamespaces, NoOwnNamespace bool
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	// Build is this program, to be shown.
@@ -121,6 +124,7 @@ type Node struct {
 	handback  *handback.Handback
 	pool      *pool.Pool
 	anchors   *anchor.Set
+	workloads *workload.Set
 	proxy     *slowpath.Proxy
 	recorder  *metrics.Recorder
 	crashes   *crash.Log
@@ -258,7 +262,7 @@ func loadDatapath(o Options) (*datapath.Datapath, error) {
 	if err := check.Privileges(); err != nil {
 		return nil, err
 	}
-	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer, RefuseWhenDown: o.RefuseWhenDown, SameHostTCP: o.SameHostTCP, WaitForLocks: o.WaitForLocks}
+	options := datapath.Options{FastPath: o.FastPath, ReceiveBuffer: clientReceiveBuffer, RefuseWhenDown: o.RefuseWhenDown, SameHostTCP: o.SameHostTCP, WaitForLocks: o.WaitForLocks, ReportNamespaces: o.OtherNamespaces}
 	if o.FastPath {
 		kernel, err := datapath.Probe()
 		if err != nil {
@@ -290,6 +294,8 @@ func (n *Node) build() error {
 	n.dialer = n.newDialer()
 	n.selector = n.newSelector()
 	n.proxy = n.newProxy()
+	own := workload.Own(namespace)
+	n.workloads = n.newWorkloads(own)
 	n.pools = n.newPools()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
@@ -297,14 +303,14 @@ func (n *Node) build() error {
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Own: workload.Own(namespace), Released: n.pools.Closed,
+		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace, Released: n.pools.Closed,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(),
 	})
 	if err != nil {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Own: workload.Own(namespace),
+		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace,
 		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {
@@ -321,6 +327,9 @@ func (n *Node) build() error {
 	n.view = n.newView()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
+	if err := n.workloads.Scan(); err != nil {
+		n.log.Warn("some processes could not be looked at; their network namespaces are served from their first connection on", "err", err)
+	}
 	if err := n.source.Reactivate(); err != nil {
 		return err
 	}
@@ -350,6 +359,9 @@ func (n *Node) close() error {
 	if n.anchors != nil {
 		err = errors.Join(err, n.anchors.Close())
 	}
+	if n.workloads != nil {
+		n.workloads.Close()
+	}
 	if n.proxy != nil {
 		n.proxy.Close()
 	}
@@ -372,6 +384,7 @@ func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 		n.runPeriodically(ctx, datapath.SweepPace, left.Due, left.Sweep)
 	}
 	n.spawn(n.health.Run)
+	n.spawn(func() { n.workloads.Run(ctx) })
 	n.spawn(func() { n.guards.Run(ctx) })
 	// Before there is any other configuration, which may want its address.
 	if api != nil {
@@ -480,6 +493,8 @@ func (n *Node) followEvents() {
 			n.health.Reached(e.Endpoint, maps.Outlier(e.Detail))
 		case maps.EventGuard:
 			n.guards.Event(e)
+		case maps.EventNamespace:
+			n.workloads.Seen(e.Cookie, int(e.Detail))
 		}
 	}
 }
@@ -550,6 +565,6 @@ func (n *Node) newView() *view.View {
 	return view.New(view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
-		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads.Counts, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	})
 }

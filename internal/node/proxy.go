@@ -56,12 +56,12 @@ func (n *Node) newProxy() *slowpath.Proxy {
 
 func (n *Node) newDialer() *dialer.Dialer {
 	return dialer.New(dialer.Config{
-		Workload:   func(workload.ID) *workload.Workload { return nil }, // none but the host yet
 		Congestion: n.o.CongestionControl, Generation: n.activator.Generation, Handshake: n.source.Handshake,
 		DialInner: func(ctx context.Context, to netip.AddrPort, target anchor.BoundTo, from upstream.Origin) (*anchor.InnerConn, error) {
 			return n.anchors.DialInner(ctx, to, target, from)
 		},
-		Admits: func(open int) bool { return n.bound.Admits(open) },
+		Admits:   func(open int) bool { return n.bound.Admits(open) },
+		Workload: func(id workload.ID) *workload.Workload { return n.workloads.Get(id) },
 	})
 }
 

@@ -181,7 +181,7 @@ func (now *Residue) Problems(before *Residue, fast bool) []string {
 		found = append(found, fmt.Sprintf("circuit breaker of the cluster at %d: counts %d requests in flight, want none", index, n))
 	}
 	for _, index := range now.Asking {
-		found = append(found, fmt.Sprintf("pool %d: waits for i-socks that it has asked for; none is opened, and it asks no more", index))
+		found = append(found, fmt.Sprintf("pool %d: waits for i-socks that it has asked for; the daemon opens no more, and it asks no more", index))
 	}
 	want("leases that pools count", now.Leased, 0)
 	for _, name := range []string{"conns", "slow_conns", "psocks"} {

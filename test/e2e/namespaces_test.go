@@ -9,15 +9,17 @@ import (
 	"github.com/xlb-project/xlb/test/e2e/programs"
 )
 
-// A connection from another network namespace to a service address is counted, and goes where it goes without XLB, although its process is
-// in a cgroup that is balanced.
+// With --namespaces=own a connection from another network namespace to a service address is counted, and goes where it goes without XLB, although
+// its process is in a cgroup that is balanced.
 func TestConnectionsOfOtherNetworkNamespacesAreCountedAndLeftAlone(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy has no part in other namespaces")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		place := harness.SameHost(t)
 		service := harness.Service()
 		_, addresses := origins(t, place, "balanced")
-		balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), place)
+		config := harness.OneCluster(service, addresses...)
+		config.Arguments = []string{"--namespaces=own"}
+		balancer := harness.Start(t, mode, config, place)
 		apart := place.Apart(t)
 		apart.OriginAt(t, "own", service)
 

@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
-	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "pool", "reconcile", "shares", "slowpath", "source"},
+	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "pool", "reconcile", "shares", "slowpath", "source", "workload"},
 	"node":        {anything},
 }
 

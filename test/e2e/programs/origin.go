@@ -42,6 +42,7 @@ const Identity = "X-Identity"
 //	/switch                     switches to the protocol that the request asks for: an echo
 //	/switch?end=reset           the same, and resets the connection behind an empty line
 //	CONNECT                     a tunnel: an echo
+//	/from                       the server's identity, and the address that the request has come from
 //	/…                          the server's identity
 type OriginSpec struct {
 	// Address to listen on; port 0 takes a free one.
@@ -135,6 +136,7 @@ func (o *origin) handler() http.Handler {
 	mux.HandleFunc("/reset", o.serveReset)
 	mux.HandleFunc("/hangup", o.serveHangup)
 	mux.HandleFunc("/switch", o.serveSwitch)
+	mux.HandleFunc("/from", o.serveFrom)
 	mux.HandleFunc("/", o.serveIdentity)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.requests.Add(1)
@@ -187,6 +189,15 @@ func echoUntilEmptyLine(conn net.Conn, r *bufio.ReadWriter) {
 			return
 		}
 	}
+}
+
+// serveFrom tells the client where the server takes it to be.
+func (o *origin) serveFrom(w http.ResponseWriter, r *http.Request) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		panic(err) // net/http has made it
+	}
+	_, _ = io.WriteString(w, o.identity+" from "+host)
 }
 
 func (o *origin) serveIdentity(w http.ResponseWriter, r *http.Request) {
