@@ -42,6 +42,21 @@ static __always_inline enum verdict connect_allowed(void)
 /* A namespace is reported at most so often: the daemon may have tried in vain to serve it. */
 #define STRANGER_EVENT_NS 1000000000ULL
 
+/* All together are reported at most so often: a process that makes namespaces wakes the daemon no more. */
+#define NAMESPACE_EVENT_NS 1000000ULL
+
+/* Whether a namespace may be reported. Of several at once one is. */
+static __always_inline int may_report(__u64 now)
+{
+	struct control *c = control_at(0);
+	__u64 last;
+
+	if (!c)
+		return 0;
+	last = *(volatile __u64 *)&c->namespace_ns;
+	return now - last >= NAMESPACE_EVENT_NS && __sync_val_compare_and_swap(&c->namespace_ns, last, now) == last;
+}
+
 /* Reports a network namespace that the daemon does not know, and a thread by which it gets there. */
 static __always_inline void connect_report(__u64 netns)
 {
@@ -49,7 +64,7 @@ static __always_inline void connect_report(__u64 netns)
 	__u64 *reported = bpf_map_lookup_elem(&strangers, &netns);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!report_namespaces || (reported && now - *reported < STRANGER_EVENT_NS))
+	if (!report_namespaces || (reported && now - *reported < STRANGER_EVENT_NS) || !may_report(now))
 		return;
 	/* An event that is lost is raised again with the next connection. */
 	if (!bpf_ringbuf_output(&events, &e, sizeof(e), 0))

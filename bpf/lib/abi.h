@@ -201,10 +201,12 @@ struct control {
 	/* CLOCK_MONOTONIC of the last EVENT_GUARD of each kind: more often than GUARD_EVENT_NS they are counted only. Writers:
 	 * programs. */
 	__u64 guard_ns[GUARD_COUNT];
+	/* CLOCK_MONOTONIC of the last EVENT_NAMESPACE, which is raised every NAMESPACE_EVENT_NS at most. Writers: connect programs. */
+	__u64 namespace_ns;
 	/* Non-zero: no request begins on the fast path. Writer: daemon. */
 	__u32 guarded;
 	/* So that `arrived` is not in the cache line of what every connect reads. */
-	__u32 reserved[13];
+	__u32 reserved[11];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
 	__u32 reserved2;

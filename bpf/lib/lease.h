@@ -291,6 +291,21 @@ static __always_inline int slot_is_of(const struct slot *s, const struct pool_ke
 	return s->workload == of->workload && s->endpoint == of->endpoint;
 }
 
+/* Gives up a lease that was taken by mistake, of another workload's or endpoint's i-sock. */
+static __noinline int lease_return(struct slot *s, __u32 index, __u64 lease)
+{
+	struct endpoint *e;
+
+	if (!s)
+		return 0;
+	pool_count(s, 1);
+	e = endpoint_at(s->endpoint);
+	if (e)
+		__sync_fetch_and_add(&e->outstanding, 1);
+	lease_cancel(s, index, lease);
+	return 0;
+}
+
 /* Takes an idle i-sock of the pool. The key is that by which the pool was found. */
 static __always_inline struct slot *lease_begin(struct pool *p, const struct pool_key *of, struct endpoint *e,
 						__u32 *index, __u64 *lease)
@@ -314,6 +329,11 @@ static __always_inline struct slot *lease_begin(struct pool *p, const struct poo
 	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
 	if (!slot_exchange_word(s, slot_word(SLOT_READY, 0), slot_word(SLOT_LEASED, *lease)))
 		return 0;
+	/* The slot may have become another i-sock's before it was leased; from here on it does not. */
+	if (!slot_is_of(s, of)) {
+		lease_return(s, i, *lease);
+		return 0;
+	}
 	pool_count(s, 1);
 	__sync_fetch_and_add(&e->outstanding, 1);
 	return s;

@@ -116,7 +116,7 @@ func TestInnerConnectionIsCountedAndMayBeRefused(t *testing.T) {
 			t.Errorf("a connection too many has got %d bytes", n)
 		}
 	}
-	if n := len(r.s.inner.expected); n != 0 {
+	if n := r.expected(); n != 0 {
 		t.Errorf("%d connections are expected that have come", n)
 	}
 }

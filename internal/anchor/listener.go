@@ -74,12 +74,26 @@ func (s *Set) start(fd int, sa unix.Sockaddr, w *workload.Workload) (*listener, 
 		return nil, err
 	}
 	l := &listener{queue: queue{set: s, fd: fd}, workload: w, port: addrPort(bound).Port(), limit: queueLimit()}
-	if !s.cfg.FastPath {
-		if err := s.poller.WatchAlways(fd, l); err != nil {
-			return nil, err
-		}
+	if err := s.watchListener(l); err != nil {
+		return nil, err
 	}
 	return l, nil
+}
+
+// watchListener has the poller tell of connections that wait, without the fast path, and the looks for them find those of other workloads.
+func (s *Set) watchListener(l *listener) error {
+	if l.workload.ID != workload.Host {
+		if err := s.ready.add(l); err != nil {
+			return err
+		}
+	}
+	if s.cfg.FastPath {
+		return nil
+	}
+	if err := s.poller.WatchAlways(l.fd, l); err != nil {
+		return errors.Join(err, s.ready.remove(l))
+	}
+	return nil
 }
 
 // acceptPace is how long connections may wait to be accepted. With the fast path most never need it: their requests are served in the
@@ -134,14 +148,18 @@ func (s *Set) Announced() {
 	}
 }
 
-// AcceptNow accepts what waits.
+// AcceptNow accepts what waits. What other goroutines have accepted is in the books, too, when it returns.
 func (s *Set) AcceptNow() {
 	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
 	s.left.Store(0)
 	refused := s.refusals.Load()
-	for _, l := range *s.listeners.Load() {
+	for _, l := range *s.hostListeners.Load() {
 		l.accept(all, all)
 	}
+	for _, l := range s.ready.look() {
+		l.accept(all, all)
+	}
+	s.ready.await()
 	if s.refusals.Load() == refused {
 		s.forgetPendingResets()
 	}
@@ -157,6 +175,15 @@ const all = 1 << 30
 func (l *listener) accept(most, mostOpen int) (accepted, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.acceptHeld(most, mostOpen)
+}
+
+// acceptHeld is accept. The caller holds mu.
+func (l *listener) acceptHeld(most, mostOpen int) (accepted, open int) {
+	if l.workload.ID != workload.Host {
+		l.set.ready.begin(l)
+		defer l.set.ready.end(l)
+	}
 	return l.acceptLocked(most, mostOpen, func(fd int, peer netip.AddrPort) bool { return l.set.accepted(fd, peer, l) })
 }
 
@@ -187,7 +214,12 @@ func (q *queue) acceptLocked(most, mostOpen int, take func(fd int, peer netip.Ad
 func (l *listener) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.closeLocked()
+	return l.closeHeld()
+}
+
+// closeHeld is close. The caller holds mu.
+func (l *listener) closeHeld() error {
+	return errors.Join(l.set.ready.remove(l), l.closeLocked())
 }
 
 // closeLocked closes the socket, once. The caller holds mu.

@@ -149,12 +149,15 @@ type Set struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	// listeners are those of all workloads. The slice is not changed, but exchanged, by the holder of joining, of which stopped says that no workload joins
-	// any more.
-	listeners atomic.Pointer[[]*listener]
-	joining   sync.Mutex
-	stopped   bool
-	active    atomic.Int64
+	// listeners are those of all workloads, hostListeners those of the host, ready those of the others. A slice is not changed, but exchanged, by the holder
+	// of joining, which guards announced, what the kernel programs know, and stopped: no workload joins any more.
+	listeners     atomic.Pointer[[]*listener]
+	hostListeners atomic.Pointer[[]*listener]
+	ready         *readySet
+	announced     map[*workload.Workload]maps.AnchorPorts
+	joining       sync.Mutex
+	stopped       bool
+	active        atomic.Int64
 	// accepting is the beat at which connections are accepted, nil without the fast path. looks is how many looks are left for one that
 	// was announced, limitStep how often connections with limits are looked at, in ns.
 	accepting *poller.Beat
@@ -200,15 +203,21 @@ func New(cfg Config) (*Set, error) {
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Logger)
 	}
-	po, err := poller.New()
+	ready, err := newReadySet()
 	if err != nil {
 		return nil, err
 	}
+	po, err := poller.New()
+	if err != nil {
+		return nil, errors.Join(err, ready.close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s.ready, s.announced = ready, map[*workload.Workload]maps.AnchorPorts{}
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
 	s.listeners.Store(&[]*listener{})
+	s.hostListeners.Store(&[]*listener{})
 	err = s.Join(cfg.Own)
 	if err == nil && cfg.FastPath {
 		err = s.beginAccepting()
@@ -667,6 +676,7 @@ func (s *Set) StopListening() error {
 	for _, l := range list {
 		err = errors.Join(err, s.cfg.Sockets.Anchors.Delete(l.workload.Netns))
 	}
+	clear(s.announced)
 	s.setListeners(nil)
 	if err := errors.Join(err, closeAll(list)); err != nil {
 		return fmt.Errorf("close anchor listeners: %w", err)
@@ -693,5 +703,5 @@ func (s *Set) Close() error {
 		c.close()
 	}
 	s.wg.Wait()
-	return errors.Join(err, s.poller.Close())
+	return errors.Join(err, s.ready.close(), s.poller.Close())
 }

@@ -54,7 +54,10 @@ func (s *Set) runSweeps() {
 func (s *Set) sweep() {
 	everything := s.sweepAll.Swap(false)
 	waiting := int(s.left.Load()) + int(atomic.SwapUint32(&s.cfg.Shared.Control.Arrived, 0))
-	for _, l := range *s.listeners.Load() {
+	for _, l := range *s.hostListeners.Load() {
+		waiting -= s.sweepOne(l, waiting, everything)
+	}
+	for _, l := range s.ready.look() {
 		waiting -= s.sweepOne(l, waiting, everything)
 	}
 	if everything {

@@ -45,6 +45,7 @@ func (s *Set) join(w *workload.Workload) error {
 	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
 		return errors.Join(err, s.closeListeners(w))
 	}
+	s.announced[w] = ports
 	return nil
 }
 
@@ -126,25 +127,37 @@ func (s *Set) setListeners(list []*listener) {
 	for _, l := range list {
 		limit = min(limit, max(l.limit, leastAcceptAt))
 	}
+	hosts := []*listener{}
+	for _, l := range list {
+		if l.workload.ID == workload.Host {
+			hosts = append(hosts, l)
+		}
+	}
 	s.listeners.Store(&list)
+	s.hostListeners.Store(&hosts)
 	s.acceptAt.Store(uint32(limit))
 	if s.cfg.FastPath {
 		atomic.StoreUint32(&s.cfg.Shared.Control.AcceptAt, uint32(limit))
 	}
 }
 
-// closeListeners closes those of a workload. The caller holds joining.
+// closeListeners closes those of a workload, none of which is held. The caller holds joining.
 func (s *Set) closeListeners(w *workload.Workload) error {
-	var closing, others []*listener
+	closing, others := s.listenersOf(w)
+	s.setListeners(others)
+	return closeAll(closing)
+}
+
+// listenersOf returns those of a workload, and those of others.
+func (s *Set) listenersOf(w *workload.Workload) (its, others []*listener) {
 	for _, l := range *s.listeners.Load() {
 		if l.workload == w {
-			closing = append(closing, l)
+			its = append(its, l)
 		} else {
 			others = append(others, l)
 		}
 	}
-	s.setListeners(others)
-	return closeAll(closing)
+	return its, others
 }
 
 func closeAll(list []*listener) (err error) {
@@ -154,52 +167,69 @@ func closeAll(list []*listener) (err error) {
 	return err
 }
 
-// Leave takes the announcement of a workload back, closes its listeners, and resets its connections that are open: no process of its network namespace is
-// there to use them. It does not wait for those that are in use.
-func (s *Set) Leave(w *workload.Workload) error {
+// Leave takes the announcement of a workload back and closes its listeners, unless connections of its clients are open, or wait: then it changes nothing, and
+// reports false. While it finds that out the workload may be unannounced for a moment: a connection that a client begins then is not balanced. One whose
+// client has read the ports just before, and that comes when the listeners have closed, is refused, or reset if it comes just as they close.
+func (s *Set) Leave(w *workload.Workload) (left bool, err error) {
 	s.joining.Lock()
 	defer s.joining.Unlock()
-	err := s.cfg.Sockets.Anchors.Delete(w.Netns)
-	// What the kernel has recorded of those that wait goes with them.
+	if s.OpenOf(w.ID) > 0 {
+		return false, nil
+	}
+	if left, err = s.leave(w); err != nil {
+		return left, fmt.Errorf("close anchor listeners of workload %d: %w", w.ID, err)
+	}
+	return left, nil
+}
+
+// leave is Leave of a workload that had no connection a moment ago. The caller holds joining.
+func (s *Set) leave(w *workload.Workload) (left bool, err error) {
+	if err := s.cfg.Sockets.Anchors.Delete(w.Netns); err != nil {
+		return false, err
+	}
+	left, err = s.closeUnusedListeners(w)
+	if ports, ok := s.announced[w]; ok && !left {
+		return false, errors.Join(err, s.cfg.Sockets.Anchors.Put(w.Netns, ports))
+	}
+	delete(s.announced, w)
+	return left, err
+}
+
+// closeUnusedListeners closes the listeners of a workload without clients. It accepts what waits; from then on no other goroutine does. The caller
+// holds joining.
+func (s *Set) closeUnusedListeners(w *workload.Workload) (closed bool, err error) {
+	closing, others := s.listenersOf(w)
+	for _, l := range closing {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+	}
+	refused := s.refusals.Load()
+	for _, l := range closing {
+		l.acceptHeld(all, 1)
+	}
+	// One that could not be accepted waits still.
+	if s.countOpen(w.ID) > 0 || s.refusals.Load() != refused {
+		return false, nil
+	}
+	s.setListeners(others)
+	for _, l := range closing {
+		err = errors.Join(err, l.closeHeld())
+	}
+	return true, err
+}
+
+// OpenOf is how many connections of a workload are open. It accepts those that wait.
+func (s *Set) OpenOf(id workload.ID) int {
 	for _, l := range *s.listeners.Load() {
-		if l.workload == w {
+		if l.workload.ID == id {
 			l.accept(all, all)
 		}
 	}
-	err = errors.Join(err, s.closeListeners(w))
-	for _, c := range s.connsOf(w) {
-		s.spawnReset(c)
-	}
-	if err != nil {
-		return fmt.Errorf("close anchor listeners of workload %d: %w", w.ID, err)
-	}
-	return nil
+	return s.countOpen(id)
 }
 
-func (s *Set) connsOf(w *workload.Workload) (list []*Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
-		if c.workload == w {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// spawnReset resets a connection without waiting for a goroutine that uses it.
-func (s *Set) spawnReset(c *Conn) {
-	if c.writeMu.TryLock() {
-		defer c.writeMu.Unlock()
-		c.abort()
-		return
-	}
-	c.endLease()
-	c.spawn(c.resetUsed)
-}
-
-// OpenOf is how many connections of a workload are open.
-func (s *Set) OpenOf(id workload.ID) int {
+// countOpen is OpenOf without those that wait.
+func (s *Set) countOpen(id workload.ID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[id]

@@ -121,55 +121,160 @@ func TestOneSourceInTwoNamespacesIsTwoClients(t *testing.T) {
 	}
 }
 
-func TestLeaveClosesWhatIsOfAWorkload(t *testing.T) {
+// mustLeave demands that a workload leaves, mustNotLeave that it stays as it is.
+func (r *rig) mustLeave(w *workload.Workload) {
+	r.t.Helper()
+	if left, err := r.s.Leave(w); !left || err != nil {
+		r.t.Errorf("leave of workload %d: left %v, %v; want that it has left", w.ID, left, err)
+	}
+}
+
+func (r *rig) mustNotLeave(w *workload.Workload) {
+	r.t.Helper()
+	before, announced, _ := r.anchors.Lookup(w.Netns)
+	if left, err := r.s.Leave(w); left || err != nil {
+		r.t.Errorf("leave of workload %d: left %v, %v; want that it stays", w.ID, left, err)
+	}
+	if after, ok, _ := r.anchors.Lookup(w.Netns); ok != announced || after != before {
+		r.t.Errorf("announced behind a leave without success: %+v, %v, want %+v, %v as before", after, ok, before, announced)
+	}
+}
+
+func TestLeaveClosesTheListenersOfAWorkloadWithoutClients(t *testing.T) {
 	t.Parallel()
-	serving := make(chan struct{}, 1)
-	r := newRig(t, setup{serve: func(ctx context.Context, conn net.Conn, s Session) Result {
-		if s.Workload == 1 {
-			serving <- struct{}{}
-		}
-		return echo(ctx, conn, s)
-	}})
+	r := newRig(t, setup{})
 	leaving, staying := r.joined(1), r.joined(2)
-	var idle, waiting, used, other *client
 	var to []netip.AddrPort
-	var held *Conn
+	var other *client
 	r.within(leaving, func() {
 		to = r.addresses()
-		idle, used = r.dial(), r.dial()
-		r.awaitOpen(2)
-		used.exchange("x")
-		await.Next(t, serving, "serving")
-		held = r.s.lookUp(used.cookie)
-		held.writeMu.Lock()
-		waiting = r.dial()
+		// Its client has gone before it was accepted.
+		must(t, r.dialClosed().Close())
 	})
 	r.within(staying, func() { other = r.dial() })
-	must(t, r.s.Leave(leaving))
+	await.Quiet(t, func() string {
+		if left, err := r.s.Leave(leaving); !left || err != nil {
+			return fmt.Sprintf("left %v, %v", left, err)
+		}
+		return ""
+	})
 	if _, ok, _ := r.anchors.Lookup(leaving.Netns); ok {
 		t.Error("the anchor ports of a workload that has left are announced")
 	}
-	idle.mustEnd(unix.ECONNRESET)
-	waiting.mustEnd(unix.ECONNRESET)
-	used.mustStayOpen()
-	held.writeMu.Unlock()
-	used.mustEnd(unix.ECONNRESET)
 	for _, a := range to {
 		if err := tryConnect(leaving, a); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("connect to %s: %v, want %v", a, err, unix.ECONNREFUSED)
 		}
 	}
-	await.Quiet(t, func() string {
-		if n := r.s.OpenOf(1); n != 0 {
-			return fmt.Sprintf("%d connections of the workload are open", n)
-		}
-		return ""
-	})
 	other.exchange("still here")
-	if n := r.records(); n != 0 {
-		t.Errorf("%d records are left", n)
-	}
 	r.dial().exchange("and here")
+	r.mustLeave(leaving)
+}
+
+// serve accepts a client's connection, where nothing else does, and serves a request of it.
+func (r *rig) serve(c *client) {
+	r.t.Helper()
+	r.s.AcceptNow()
+	c.exchange("hello")
+}
+
+// Whatever a client's connection is about, its workload does not leave before it has closed.
+func TestWorkloadWithClientsDoesNotLeave(t *testing.T) {
+	tests := []struct {
+		name string
+		use  func(r *rig, c *client)
+	}{
+		{"waits to be accepted", func(*rig, *client) {}},
+		{"idle", (*rig).serve},
+		{"in use", func(r *rig, c *client) {
+			held := r.s.find(c.cookie)
+			held.writeMu.Lock()
+			r.t.Cleanup(held.writeMu.Unlock)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newStillRig(t)
+			w := r.joined(1)
+			var c *client
+			r.within(w, func() { c = r.dial() })
+			tt.use(r, c)
+			r.mustNotLeave(w)
+			c.mustStayOpen()
+			r.within(w, func() { r.serve(r.dial()) })
+		})
+	}
+}
+
+func TestWorkloadLeavesWhenItsLastClientHasClosed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{})
+	w := r.joined(1)
+	var c *client
+	r.within(w, func() { c = r.dial() })
+	c.exchange("hello")
+	r.mustNotLeave(w)
+	must(t, c.CloseWrite())
+	c.mustEnd(io.EOF)
+	r.awaitOpen(0)
+	r.mustLeave(w)
+}
+
+// A client that connects while its workload is about to leave is served, since it has read the announcement before that was taken back.
+func TestClientThatComesAmidALeaveIsServed(t *testing.T) {
+	r := newStillRig(t)
+	w := r.joined(1)
+	var c *client
+	r.within(w, func() {
+		to := r.addresses()[0]
+		r.anchors.Fail = func() bool {
+			r.anchors.Fail = nil
+			c = r.dialTo(to)
+			return false
+		}
+	})
+	r.in = w
+	r.mustNotLeave(w)
+	if c == nil {
+		t.Fatal("the announcement was not taken back")
+	}
+	r.serve(c)
+	r.serve(r.dial())
+}
+
+func TestLeaveThatFailsClosesNothing(t *testing.T) {
+	r := newStillRig(t)
+	w := r.joined(1)
+	r.anchors.Fail = func() bool { return true }
+	if left, err := r.s.Leave(w); left || !errors.Is(err, mapstest.ErrFault) {
+		t.Errorf("left %v, %v, want an error", left, err)
+	}
+	r.anchors.Fail = nil
+	r.within(w, func() { r.serve(r.dial()) })
+}
+
+// A client that cannot be accepted for want of descriptors is not reset, and its workload does not leave.
+func TestClientThatCannotBeAcceptedKeepsItsWorkload(t *testing.T) {
+	r := newStillRig(t)
+	w := r.joined(1)
+	var c *client
+	r.within(w, func() { c = r.dial() })
+	release := useDescriptorsUp(t)
+	r.mustNotLeave(w)
+	release()
+	r.serve(c)
+}
+
+// A connection counts before it is accepted at the next beat.
+func TestOpenOfCountsWhatWaits(t *testing.T) {
+	t.Parallel()
+	r := newStillRig(t)
+	w := r.joined(1)
+	r.within(w, func() { r.dial() })
+	if n := r.s.OpenOf(1); n != 1 {
+		t.Errorf("%d connections of the workload are open, want 1", n)
+	}
 }
 
 // tryConnect connects in the network namespace of a workload.
@@ -231,7 +336,7 @@ func TestShortestQueueDecidesWhenConnectionsAreAccepted(t *testing.T) {
 		if at := atomic.LoadUint32(&r.shared.Control.AcceptAt); at != want {
 			t.Errorf("limit of %s: connections are accepted when %d wait, want %d", limit, at, want)
 		}
-		must(t, r.s.Leave(w))
+		r.mustLeave(w)
 		if at := atomic.LoadUint32(&r.shared.Control.AcceptAt); at != before {
 			t.Errorf("connections are accepted when %d wait, want %d as before", at, before)
 		}
@@ -274,8 +379,11 @@ func TestNoWorkloadJoinsWhenTheListenersHaveClosed(t *testing.T) {
 	if err := r.s.Join(workloadtest.New(t, 2)); !errors.Is(err, errStopped) {
 		t.Errorf("join: %v, want %v", err, errStopped)
 	}
-	must(t, r.s.Leave(w))
-	c.mustEnd(unix.ECONNRESET)
+	r.mustNotLeave(w)
+	c.exchange("and here")
+	if _, ok, _ := r.anchors.Lookup(w.Netns); ok {
+		t.Error("anchor ports of a workload are announced when its listeners have closed")
+	}
 }
 
 // Without the fast path sockets are looked up in the namespace that they are of.
@@ -326,8 +434,11 @@ func TestSweepsBesideJoinsAndLeaves(t *testing.T) {
 	for _, w := range coming {
 		others.Go(func() {
 			for ctx.Err() == nil {
-				if err := errors.Join(r.s.Join(w), r.s.Leave(w)); err != nil {
-					t.Error(err)
+				err := r.s.Join(w)
+				left, leaveErr := r.s.Leave(w)
+				if err := errors.Join(err, leaveErr); err != nil || !left {
+					t.Errorf("workload %d came and went: left %v, %v", w.ID, left, err)
+					return
 				}
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -150,7 +151,8 @@ func (a *Attached) Serves(cookie uint64) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read map %s: %w", anchorsMap, err)
 	}
-	return ports != nil, nil
+	// An entry without ports is that of a namespace which is known, and left alone.
+	return slices.ContainsFunc(ports, func(b byte) bool { return b != 0 }), nil
 }
 
 // ControlsMap is the map that the daemon itself has open, and nobody else for longer than a look.

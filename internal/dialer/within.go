@@ -99,28 +99,14 @@ func (d *Dialer) beginConnect(fd int, to netip.AddrPort) error {
 	}
 }
 
-// past is a deadline that is over.
-var past = time.Unix(1, 0)
-
 // connected waits until a socket has connected, as long as the context lasts.
 func connected(ctx context.Context, file *os.File) (*net.TCPConn, error) {
-	defer context.AfterFunc(ctx, func() { _ = file.SetWriteDeadline(past) })()
-	raw, err := file.SyscallConn()
+	err := upstream.AwaitConnect(ctx, file, time.Time{})
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return nil, os.NewSyscallError("connect", errno) // as net.Dialer has it
+	}
 	if err != nil {
 		return nil, err
-	}
-	var failed error
-	err = raw.Write(func(fd uintptr) (known bool) {
-		known, failed = hasConnected(int(fd))
-		return known
-	})
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded): // the context sets the only one
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, err
-	case failed != nil:
-		return nil, failed
 	}
 	conn, err := net.FileConn(file)
 	if err != nil {
@@ -131,36 +117,4 @@ func connected(ctx context.Context, file *os.File) (*net.TCPConn, error) {
 		return nil, errors.Join(fmt.Errorf("%s is not a TCP connection", file.Name()), conn.Close())
 	}
 	return tcp, nil
-}
-
-// hasConnected says whether a socket has connected or failed to; known: it has done either. The poller may call for no reason.
-func hasConnected(fd int) (known bool, err error) {
-	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err != nil {
-		return true, os.NewSyscallError("getsockopt", err)
-	}
-	if errno != 0 {
-		return true, os.NewSyscallError("connect", syscall.Errno(errno))
-	}
-	peer, err := unix.Getpeername(fd)
-	if err != nil {
-		return false, nil // not yet
-	}
-	// Where no socket listens at a local port, one that has got this very port as its source has met its own SYN.
-	if own, err := unix.Getsockname(fd); err != nil || isSame(own, peer) {
-		return true, os.NewSyscallError("connect", unix.ECONNREFUSED)
-	}
-	return true, nil
-}
-
-func isSame(a, b unix.Sockaddr) bool {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		b, ok := b.(*unix.SockaddrInet4)
-		return ok && a.Port == b.Port && a.Addr == b.Addr
-	case *unix.SockaddrInet6:
-		b, ok := b.(*unix.SockaddrInet6)
-		return ok && a.Port == b.Port && a.Addr == b.Addr
-	}
-	return false
 }

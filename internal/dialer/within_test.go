@@ -37,7 +37,7 @@ type podNetwork struct {
 func newPodNetwork(t *testing.T, c Config) *podNetwork {
 	t.Helper()
 	p := &podNetwork{Dialer: New(c), t: t, namespace: newNamespace(t)}
-	p.Dialer.within = func(id workload.ID) func(do func() error) error {
+	p.within = func(id workload.ID) func(do func() error) error {
 		if id != pod {
 			return nil
 		}
@@ -281,7 +281,7 @@ func TestNothingIsConnectedFromANamespaceThatHasLeft(t *testing.T) {
 	}
 	// It leaves after it was found.
 	known := true
-	p.Dialer.within = func(workload.ID) func(func() error) error {
+	p.within = func(workload.ID) func(func() error) error {
 		if !known {
 			return nil
 		}
@@ -295,7 +295,7 @@ func TestNothingIsConnectedFromANamespaceThatHasLeft(t *testing.T) {
 
 func TestShortagesInAnotherNamespaceAreKnown(t *testing.T) {
 	p := newPodNetwork(t, Config{})
-	p.Dialer.within = func(workload.ID) func(func() error) error {
+	p.within = func(workload.ID) func(func() error) error {
 		return func(func() error) error { return os.NewSyscallError("socket", unix.EMFILE) }
 	}
 	if _, err := p.Dial(t.Context(), pod, netip.MustParseAddrPort("127.0.0.1:80")); !upstream.IsShortage(err) || upstream.IsPortShortage(err) {
@@ -339,10 +339,10 @@ func TestConnectionsFromAnotherNamespaceLeaveNothingBehind(t *testing.T) {
 	}
 	connect()
 	const slack = 5 // of threads, which the runtime starts when it likes
-	descriptors, tasks, goroutines := tcptest.Descriptors(t), threads(t), runtime.NumGoroutine()
+	descriptors, tasks, goroutines := tcptest.Descriptors(t), tcptest.Threads(t), runtime.NumGoroutine()
 	connect()
 	await.Quiet(t, func() string {
-		d, n, g := tcptest.Descriptors(t), threads(t), runtime.NumGoroutine()
+		d, n, g := tcptest.Descriptors(t), tcptest.Threads(t), runtime.NumGoroutine()
 		if d <= descriptors && n <= tasks+slack && g <= goroutines {
 			return ""
 		}
@@ -351,14 +351,4 @@ func TestConnectionsFromAnotherNamespaceLeaveNothingBehind(t *testing.T) {
 	if n := p.Open(to); n != 0 {
 		t.Errorf("%d connections are counted as open", n)
 	}
-}
-
-// threads is how many this process has.
-func threads(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }

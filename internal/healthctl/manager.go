@@ -32,6 +32,8 @@ type Config struct {
 	AwaitSecrets func(ctx context.Context, tls *model.UpstreamTLS) bool
 	// Dial is how a check of an endpoint connects, by HTTP or without.
 	Dial func(e model.Endpoint, http bool) health.Dial
+	// OthersServed reports whether clients of network namespaces other than the host's are served; nil: they are not.
+	OthersServed func() bool
 	// Spawn runs f on a goroutine. Its end is not waited for by the Manager.
 	Spawn func(f func())
 }
@@ -245,7 +247,7 @@ func (mgr *Manager) work(now time.Time) time.Duration {
 	mgr.mu.Lock()
 	defer mgr.mu.Unlock()
 	for index, d := range mgr.events.take() {
-		if m := mgr.member(index); m != nil && m.cluster.detector != nil {
+		if m := mgr.judged(index); m != nil && m.cluster.detector != nil {
 			mgr.takeLocked(now, m, d)
 		}
 	}

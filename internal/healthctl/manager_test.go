@@ -25,8 +25,8 @@ import (
 type rig struct {
 	mgr     *Manager
 	address netip.AddrPort
-	// down: no connection to the endpoint can be made.
-	down atomic.Bool
+	// down: no connection to the endpoint can be made. others: network namespaces other than the host's are served.
+	down, others atomic.Bool
 	// returned counts calls of Config.Returned.
 	returned atomic.Int32
 }
@@ -56,7 +56,8 @@ func newRig() *rig {
 				return near, far.Close()
 			}
 		},
-		Spawn: func(f func()) { go f() },
+		OthersServed: r.others.Load,
+		Spawn:        func(f func()) { go f() },
 	})
 	return r
 }
@@ -185,6 +186,33 @@ func TestResultsEjectAnEndpoint(t *testing.T) {
 					t.Errorf("a return is reported: got %v, want %v", got, want)
 				}
 			})
+		})
+	}
+}
+
+// A loopback address is another server in each network namespace: what one does ejects it for none.
+func TestLoopbackEndpointIsNotEjectedWhereSeveralNamespacesAreServed(t *testing.T) {
+	for _, tt := range []struct {
+		address string
+		others  bool
+		want    bool
+	}{{"127.0.0.1:80", true, false}, {"[::1]:80", true, false}, {"127.0.0.1:80", false, true}, {"192.0.2.1:80", true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.address = netip.MustParseAddrPort(tt.address)
+			r.others.Store(tt.others)
+			r.run(t)
+			r.apply(&model.Cluster{Outlier: &model.OutlierDetection{
+				Interval: 10 * time.Second, BaseEjectionTime: 30 * time.Second, MaxEjectionTime: time.Minute, MaxEjectionPercent: 100,
+				Consecutive5xx: model.ConsecutiveRule{Count: 4, Enforcing: 100},
+			}})
+			r.mgr.Done(index, slowpath.Outcome{Status: 503})
+			r.mgr.Lost(pool.Lost{Endpoint: index, Why: pool.Reset})
+			r.mgr.Relayed(index, slowpath.RelayResult{Status: 503})
+			r.mgr.Attempted(index, slowpath.Outcome{Status: 503})
+			r.mgr.Refused(index, 0)
+			r.mgr.Reached(index, shared.OutlierErrors)
+			r.mustBe(t, tt.address, shared.EndpointEjected, tt.want)
 		})
 	}
 }

@@ -24,9 +24,19 @@ const (
 
 // ---- results, as they come ----
 
+// judged is an endpoint of which what requests meet with is counted. A loopback address is another server in each network namespace: where several are served, one
+// says nothing of the others.
+func (mgr *Manager) judged(index uint32) *member {
+	m := mgr.member(index)
+	if m == nil || m.address.Addr().IsLoopback() && mgr.cfg.OthersServed != nil && mgr.cfg.OthersServed() {
+		return nil
+	}
+	return m
+}
+
 // Done takes the end of a slow request in.
 func (mgr *Manager) Done(index uint32, o slowpath.Outcome) {
-	m := mgr.member(index)
+	m := mgr.judged(index)
 	if m == nil || o == (slowpath.Outcome{}) {
 		return
 	}
@@ -46,7 +56,7 @@ func (mgr *Manager) Done(index uint32, o slowpath.Outcome) {
 
 // Lost takes a lease in that has ended without its response.
 func (mgr *Manager) Lost(l pool.Lost) {
-	m := mgr.member(l.Endpoint)
+	m := mgr.judged(l.Endpoint)
 	if m == nil || l.Whole {
 		return
 	}
@@ -61,7 +71,7 @@ func (mgr *Manager) Lost(l pool.Lost) {
 
 // Relayed takes a response in that the kernel had asked for and the daemon has forwarded from its head. Its status is in the slot's traffic.
 func (mgr *Manager) Relayed(index uint32, r slowpath.RelayResult) {
-	m := mgr.member(index)
+	m := mgr.judged(index)
 	if m == nil {
 		return
 	}
@@ -73,7 +83,7 @@ func (mgr *Manager) Relayed(index uint32, r slowpath.RelayResult) {
 
 // Attempted takes the outcome of an attempt in that the kernel has made and the daemon judges. It stands nowhere else.
 func (mgr *Manager) Attempted(index uint32, o slowpath.Outcome) {
-	m := mgr.member(index)
+	m := mgr.judged(index)
 	if m == nil {
 		return
 	}
@@ -86,7 +96,7 @@ func (mgr *Manager) Attempted(index uint32, o slowpath.Outcome) {
 
 // Refused takes a connection in that the pool could not make.
 func (mgr *Manager) Refused(index uint32, open int) {
-	if mgr.member(index) == nil {
+	if mgr.judged(index) == nil {
 		return
 	}
 	h := delta{refused: 1}

@@ -143,8 +143,9 @@ type abiControl struct {
 	AcceptAt    uint32
 	Captures    uint32
 	GuardNs     [6]uint64
+	NamespaceNs uint64
 	Guarded     uint32
-	Reserved    [13]uint32
+	Reserved    [11]uint32
 	Arrived     uint32
 	Reserved2   uint32
 }

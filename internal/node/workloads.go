@@ -10,23 +10,31 @@ func (n *Node) newWorkloads(own *workload.Workload) *workload.Set {
 	})
 }
 
-// join serves a network namespace. The pool knows it before its first connection can come.
+// join serves a network namespace. An event of its first requests that comes before the pool knows it is lost; the next request raises another.
 func (n *Node) join(w *workload.Workload) error {
-	n.pool.Join(w)
 	if err := n.anchors.Join(w); err != nil {
-		n.pool.Leave(w.ID)
 		return err
 	}
+	n.pool.Join(w)
+	n.proxy.Join(w.ID)
 	return nil
 }
 
-// leave closes all that is open in a network namespace, so that it can end.
-func (n *Node) leave(w *workload.Workload) {
-	if err := n.anchors.Leave(w); err != nil {
+// othersServed reports whether network namespaces other than the host's are served.
+func (n *Node) othersServed() bool { return n.workloads.Counts().Open > 0 }
+
+// leave closes all that is open in a network namespace, so that it can end, unless clients of it have come meanwhile.
+func (n *Node) leave(w *workload.Workload) (left bool) {
+	left, err := n.anchors.Leave(w)
+	if err != nil {
 		n.log.Warn("leave a network namespace", "workload", w.ID, "err", err)
+	}
+	if !left {
+		return false
 	}
 	n.pool.Leave(w.ID)
 	n.proxy.Leave(w.ID)
+	return true
 }
 
 // isInUse reports whether connections of a workload's clients are open: a process elsewhere may hold their sockets.

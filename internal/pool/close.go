@@ -103,6 +103,7 @@ func (s *isock) served() bool {
 // reclaimSlots frees the slots that were closed before the call, except those that lie in a stack, once no program is at work on them.
 func (p *Pool) reclaimSlots() {
 	p.mu.Lock()
+	p.purgeCrowdedLocked()
 	dead := p.deadLocked()
 	p.mu.Unlock()
 	if len(dead) == 0 {
@@ -117,16 +118,19 @@ func (p *Pool) reclaimSlots() {
 	for _, slot := range dead {
 		p.reclaimSlotLocked(slot)
 	}
-	p.purgeCrowdedLocked()
 	for sub := range p.leaving {
 		p.releaseLocked(sub)
 	}
 }
 
+// deadLocked are the closed slots that lie in no stack. A program that takes one from its stack later than this may hold it still when those have ended that
+// run now.
 func (p *Pool) deadLocked() []uint32 {
 	var dead []uint32
 	for slot := range p.zombies {
-		dead = append(dead, slot)
+		if atomic.LoadUint32(&p.cfg.Shared.Slots[slot].Stacked) == 0 {
+			dead = append(dead, slot)
+		}
 	}
 	return dead
 }

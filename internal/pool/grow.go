@@ -70,9 +70,9 @@ func (p *Pool) growLocked(sub *subpool, poolless int) {
 	sub.demand.peak = max(sub.demand.peak, leased)
 	if leased >= busy(sub.open) && (missed > 0 || p.hasSparesLocked(sub)) {
 		found := sub.open
-		if poolless > 0 {
-			// What is being opened is for earlier requests: each has an event of its own until the first i-sock is being opened.
-			found += sub.dialing
+		if poolless > 0 && sub.dialing > 0 {
+			// What is to be opened is for earlier requests: each has an event of its own until the first i-sock is being opened.
+			found = max(found, sub.target)
 		}
 		sub.target = min(max(sub.target, leased+(leased+1)/2, found+missed, 1), p.cfg.Max)
 	}
@@ -131,7 +131,8 @@ func (p *Pool) fillLocked(sub *subpool) {
 		return
 	}
 	for sub.open+sub.dialing+sub.breaking.held < sub.target {
-		if !p.mayOpenLocked(sub) {
+		if !p.mayOpenLocked(sub) || sub.open == 0 && sub.dialing > 0 {
+			// The first one shows whether the endpoint answers; the others follow it.
 			return
 		}
 		if err := p.openLocked(sub); err != nil {

@@ -138,30 +138,19 @@ func (d *dialer) dial(
 	return awaitConnect(ctx, fd, to, timeout)
 }
 
-// awaitConnect returns when the connection is established.
+// awaitConnect returns when the connection is established. A duplicate of the descriptor waits, since Go's poller keeps what it has watched.
 func awaitConnect(ctx context.Context, fd int, to netip.AddrPort, timeout time.Duration) error {
-	const step = 50 * time.Millisecond
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
-		if ctx.Err() != nil {
-			return fmt.Errorf("connect to %s: %w", to, ctx.Err())
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(step.Milliseconds()))
-		if err != nil && err != unix.EINTR {
-			return fmt.Errorf("wait for %s: %w", to, err)
-		}
-		if n <= 0 {
-			continue
-		}
-		code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err != nil {
-			return fmt.Errorf("connect to %s: %w", to, err)
-		}
-		if code != 0 {
-			return fmt.Errorf("connect to %s: %w", to, unix.Errno(code))
-		}
-		return nil
+	deadline := time.Now().Add(timeout)
+	duplicate, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w", to, err)
 	}
-	return fmt.Errorf("connect to %s: %w", to, os.ErrDeadlineExceeded)
+	file := os.NewFile(uintptr(duplicate), "connection to "+to.String())
+	defer file.Close()
+	if err := upstream.AwaitConnect(ctx, file, deadline); err != nil {
+		return fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return nil
 }
 
 func setOptions(fd int, congestion string) error {

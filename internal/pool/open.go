@@ -40,6 +40,10 @@ func (p *Pool) openLocked(sub *subpool) error {
 func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	defer p.wg.Done()
 	sub.from.dials <- struct{}{}
+	if p.withdraws(sub, slot, pool) {
+		<-sub.from.dials
+		return
+	}
 	s, err := p.connect(sub, to, slot, pool)
 	<-sub.from.dials
 
@@ -74,6 +78,23 @@ func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	}
 	p.serveLocked(s)
 	p.fillLocked(sub)
+}
+
+// withdraws gives back what a connect has taken that has waited for others, if it would be in vain: the endpoint has refused one meanwhile, or is given up.
+// The last one goes on, as the probe of an endpoint that refuses does. Connects that hang hold no more slots than are tried at a time.
+func (p *Pool) withdraws(sub *subpool, slot, pool uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !sub.gone() && p.ctx.Err() == nil && (sub.backoff == 0 || sub.dialing == 1) {
+		return false
+	}
+	sub.dialing--
+	p.free = append(p.free, slot)
+	p.uncountLocked(sub)
+	atomic.StoreUint32(&p.cfg.Shared.Pools[pool].Want, 0)
+	p.returnPoolLocked(sub)
+	p.releaseLocked(sub)
+	return true
 }
 
 // serveLocked makes a connected i-sock leasable.

@@ -22,7 +22,7 @@ type origin struct {
 }
 
 const (
-	// maxDials is of the host, maxDialsOfWorkload of each other workload: each takes a thread.
+	// maxDials is of the host, maxDialsOfWorkload of each other workload: each takes a source port and two descriptors, and no thread.
 	maxDials           = 16
 	maxDialsOfWorkload = 4
 )

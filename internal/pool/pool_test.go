@@ -626,7 +626,6 @@ func TestEndpointRemovedWhileItIsConnectedToIsReleased(t *testing.T) {
 			r.set(e)
 			t.Cleanup(release)
 			await.Next(t, connecting, "connect")
-			await.Next(t, connecting, "connect")
 			r.p.SetEndpoints(nil)
 			r.p.reclaimSlots()
 			if got := len(r.released); got != 0 {
@@ -642,7 +641,7 @@ func TestEndpointRemovedWhileItIsConnectedToIsReleased(t *testing.T) {
 				t.Errorf("announced connections: got %d, want 0", got)
 			}
 			if !refused {
-				for _, c := range s.await(2) {
+				for _, c := range s.await(1) {
 					mustEnd(t, c)
 				}
 			}

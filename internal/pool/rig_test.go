@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	stdmaps "maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -415,7 +417,7 @@ func (r *rig) awaitIdleOf(id workload.ID, endpoint uint32, want int) {
 func (r *rig) closed() []uint32 {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	return r.p.deadLocked()
+	return slices.Collect(stdmaps.Keys(r.p.zombies))
 }
 
 // state is a slot's state. Slots are made ready for a connect with nobody else looking on: the pool's lock sees to it.

@@ -54,8 +54,11 @@ func (p *Pool) subpoolLocked(from *origin, d *destination) *subpool {
 
 func (sub *subpool) isHosts() bool { return sub.from.ID == workload.Host }
 
-// gone: it is given up, with its endpoint or its workload.
-func (sub *subpool) gone() bool { return sub.removed || sub.from.left }
+// gone: it is given up, with its endpoint or its workload, or has been forgotten. An endpoint that comes back gets a new one: a late timer of the old one must
+// not revive that.
+func (sub *subpool) gone() bool {
+	return sub.removed || sub.from.left || sub.subpools[sub.from.ID] != sub
+}
 
 // empty: there is no i-sock of it, nor a slot that was one's.
 func (sub *subpool) empty() bool { return sub.open == 0 && sub.dialing == 0 && sub.dead == 0 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
@@ -454,7 +456,6 @@ func TestWorkloadsShareTheConnectionsOfACluster(t *testing.T) {
 	r.mustBeConsistent()
 }
 
-// It waits for them as long as it may, with as many as may be at once.
 func TestWorkloadThatReachesNoEndpointKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{eager: -1, slots: 64})
@@ -462,18 +463,171 @@ func TestWorkloadThatReachesNoEndpointKeepsNoOtherWaiting(t *testing.T) {
 	r.set(Endpoint{Index: ours, Address: silent(t), ConnectTimeout: time.Hour}, s.endpoint(1))
 	r.join(1)
 	r.join(2)
-	r.missOf(1, ours, maxDials+maxDialsOfWorkload)
 	r.p.mu.Lock()
 	dials := r.p.origins[1].dials
 	r.p.mu.Unlock()
-	await.Quiet(t, func() string {
-		if len(dials) < cap(dials) {
-			return "the workload has not as many connects in progress as it may have"
+	// As many connects in progress as it may have.
+	for range cap(dials) {
+		dials <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range cap(dials) {
+			<-dials
 		}
-		return ""
 	})
+	r.missOf(1, ours, 1)
 	r.missOf(2, 1, 1)
 	r.awaitIdleOf(2, 1, 1)
 	r.miss(1, 1)
 	r.awaitIdle(1, 1)
+}
+
+// An endpoint that does not answer holds one slot of a workload, and not as many as requests have missed: the others get theirs.
+func TestEndpointThatDoesNotAnswerHoldsOneSlot(t *testing.T) {
+	t.Parallel()
+	const slots = 64
+	r := newRig(t, setup{eager: -1, slots: slots})
+	s := newServer(t)
+	r.set(Endpoint{Index: ours, Address: silent(t), ConnectTimeout: time.Hour}, s.endpoint(1))
+	r.join(1)
+	r.join(2)
+	for range slots {
+		r.p.Grow(1, ours, 1)
+	}
+	r.missOf(1, ours, slots)
+	r.p.mu.Lock()
+	free := len(r.p.free)
+	r.p.mu.Unlock()
+	if free != slots-1 {
+		t.Errorf("free slots: got %d of %d, want all but one", free, slots)
+	}
+	for id := range workload.ID(3) {
+		r.missOf(id, 1, 1)
+		r.awaitIdleOf(id, 1, 1)
+	}
+}
+
+// A connect that has waited for others is given up where the endpoint has refused one meanwhile; the last one goes on.
+func TestConnectsThatWaitAreGivenUpWhenOneFails(t *testing.T) {
+	t.Parallel()
+	const waiting = 8
+	var refuse atomic.Bool
+	var tried atomic.Int32
+	r := newRig(t, setup{eager: -1, slots: 64, connecting: func() error {
+		if !refuse.Load() {
+			return nil
+		}
+		tried.Add(1)
+		return unix.ECONNREFUSED
+	}})
+	r.join(1)
+	r.set(newServer(t).endpoint(ours))
+	r.missOf(1, ours, 1)
+	r.awaitIdleOf(1, ours, 1)
+	r.p.mu.Lock()
+	dials := r.p.origins[1].dials
+	r.p.mu.Unlock()
+	for range cap(dials) {
+		dials <- struct{}{}
+	}
+	r.missOf(1, ours, waiting)
+	refuse.Store(true)
+	r.p.mu.Lock()
+	sub := r.p.destinations[ours].subpools[1]
+	before := sub.dialing
+	sub.backoff = longestWait
+	r.p.mu.Unlock()
+	for range cap(dials) {
+		<-dials
+	}
+	await.Quiet(t, func() string {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		if sub.dialing > 0 {
+			return fmt.Sprintf("connects: %d of %d have not ended", sub.dialing, before)
+		}
+		return ""
+	})
+	if n := tried.Load(); before < waiting || n != 1 {
+		t.Errorf("connects that were tried: %d of %d, want the last one", n, before)
+	}
+	r.mustBeConsistent()
+}
+
+// A retry whose timer has fired does not revive a subpool that has been forgotten, since its endpoint left and came back: programs would find that one, and the
+// pool work on the other.
+func TestForgottenSubpoolIsNotRevived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{eager: -1, shrinkAfter: time.Hour})
+	s := newServer(t)
+	r.set(s.endpoint(ours))
+	r.join(1)
+	r.missOf(1, ours, 1)
+	r.awaitIdleOf(1, ours, 1)
+	// It keeps the endpoint.
+	slot := r.leaseOf(1, request{cookie: 7})
+	t.Cleanup(func() { r.breakSlot(slot, false) })
+	r.p.mu.Lock()
+	old := r.p.destinations[ours].host()
+	old.target = 1
+	r.p.mu.Unlock()
+	r.p.Change(nil, []uint32{ours})
+	r.p.Change([]Endpoint{s.endpoint(ours)}, nil)
+	r.p.retry(old)
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if fresh := r.p.destinations[ours].host(); fresh == old || old.dialing > 0 || !old.gone() {
+		t.Errorf("a forgotten subpool connects: %d, and is gone: %v", old.dialing, old.gone())
+	}
+}
+
+// A program may take a dead slot from its stack when the wait for programs has begun, and be at work on it behind that: the next round frees the slot.
+func TestSlotThatLeavesItsStackAmidTheWaitIsNotFreedByThat(t *testing.T) {
+	t.Parallel()
+	var amid func()
+	r := newRig(t, setup{initial: 3, shrinkAfter: time.Hour, waitForReaders: func() error {
+		if amid != nil {
+			amid()
+		}
+		return nil
+	}})
+	r.start(3)
+	r.p.mu.Lock()
+	// The test alone frees slots.
+	r.p.reclaiming = true
+	host := r.p.destinations[ours].host()
+	pool := host.pool
+	r.p.mu.Unlock()
+	unstacked := r.lease(request{cookie: 7})
+	r.breakSlot(unstacked, false)
+	r.p.Broken(unstacked)
+	r.p.mu.Lock()
+	stacked := host.isocks[0].slot
+	r.p.discardLocked(host.isocks[0])
+	r.p.mu.Unlock()
+	amid = func() {
+		amid = nil
+		for slot := r.shared.Pop(pool); slot != maps.NoSlot; slot = r.shared.Pop(pool) {
+			if slot != stacked {
+				defer r.shared.Push(slot)
+			}
+		}
+	}
+	isZombie := func(slot uint32) bool {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		return r.p.zombies[slot] != nil
+	}
+	if !isZombie(unstacked) || !isZombie(stacked) {
+		t.Fatal("the slots are not closed")
+	}
+	if r.p.reclaimSlots(); isZombie(unstacked) || !isZombie(stacked) {
+		t.Errorf("the slot that lay in no stack is kept: %v; the one that has left it meanwhile: %v, want false, true", isZombie(unstacked), isZombie(stacked))
+	}
+	if r.p.reclaimSlots(); isZombie(stacked) {
+		t.Errorf("the slot is not freed by the next round: %+v", r.slot(stacked))
+	}
+	r.p.mu.Lock()
+	r.p.reclaiming = false
+	r.p.mu.Unlock()
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/watchdog"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Outcome is how the use of an endpoint ended.
@@ -27,7 +29,7 @@ type Outcome struct {
 	BadBody bool
 }
 
-// Fault is what an endpoint, or the way to it, has done wrong.
+// Fault is what an endpoint, or the way to it from the host, has done wrong.
 type Fault uint8
 
 const (
@@ -62,14 +64,23 @@ func (o Outcome) Fault() Fault {
 	switch {
 	case o.Err == nil, byClient, o.BadBody, errors.Is(o.Err, ErrWorkloadLeft):
 		return NoFault
-	case o.ConnectFailed:
+	case o.ConnectFailed && o.isOfHost():
 		return FaultConnect
+	case o.ConnectFailed:
+		return NoFault
 	case errors.Is(o.Err, ErrRouteTimeout), errors.Is(o.Err, watchdog.ErrAttemptTimeout):
 		return FaultTimeout
 	case slices.ContainsFunc(interruptions, func(err error) bool { return errors.Is(o.Err, err) }):
 		return NoFault
 	}
 	return FaultReset
+}
+
+// isOfHost reports whether a failed connect was one of the host's. A rule for another workload, or what its own namespace has at the address, says nothing
+// of the endpoint.
+func (o Outcome) isOfHost() bool {
+	dial, ok := errors.AsType[*conns.DialError](o.Err)
+	return !ok || dial.From == workload.Host
 }
 
 // Fault says the same of a response that was relayed.

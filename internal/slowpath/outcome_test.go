@@ -25,6 +25,7 @@ func TestOnlyWhatTheEndpointDidIsItsFault(t *testing.T) {
 		{"answered with an error", Outcome{Status: 503}, NoFault},
 		{"not used", Outcome{}, NoFault},
 		{"not connected", Outcome{Err: refused, ConnectFailed: true}, FaultConnect},
+		{"not connected from another workload", Outcome{Err: &conns.DialError{From: 1, Err: io.EOF}, ConnectFailed: true}, NoFault},
 		{"the client's namespace has left", Outcome{Err: &conns.DialError{Err: fmt.Errorf("dial: %w", ErrWorkloadLeft)}, ConnectFailed: true}, NoFault},
 		{"closed", Outcome{Err: io.ErrUnexpectedEOF}, FaultReset},
 		{"not HTTP", Outcome{Err: h1.Malformed("status line")}, FaultReset},

@@ -234,6 +234,9 @@ func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.conns.KeepO
 // Leave closes the idle connections of a workload that leaves, and keeps none of it from then on. Requests of its clients go on until they end.
 func (p *Proxy) Leave(id workload.ID) { p.conns.Leave(id) }
 
+// Join keeps idle connections of a workload from now on.
+func (p *Proxy) Join(id workload.ID) { p.conns.Join(id) }
+
 // ErrWorkloadLeft is Config.Dial's error where nothing can be connected from the client's network namespace.
 var ErrWorkloadLeft = conns.ErrWorkloadLeft
 

@@ -166,6 +166,7 @@ func (c *workloadCase) play(t *testing.T, s Session) {
 			c.option(config, r)
 		}
 	})
+	f.proxy.Join(ofClient)
 	if c.resumed != nil {
 		s.Resumed = c.resumed(t, f, endpoint)
 	}
@@ -211,6 +212,8 @@ func TestIdleConnectionsAreOfOneWorkload(t *testing.T) {
 			return conns.Dial(ctx, workload.Host, to)
 		}
 	})
+	f.proxy.Join(1)
+	f.proxy.Join(2)
 	request := func(from workload.ID) {
 		t.Helper()
 		client, server := tcpPair(t)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -47,19 +46,20 @@ type namespaces struct {
 func (f *finder) find() (found namespaces, err error) {
 	own, err := f.own()
 	if err != nil {
-		return found, fmt.Errorf("find the daemon's own network namespace: %w", err)
+		return found, fmt.Errorf("%w: find the daemon's own network namespace: %w", errNothingFound, err)
 	}
-	pids, failed := f.processes()
+	w := walk{pids: map[int]bool{}}
+	w.cgroups(f.cgroups)
 	found.oldest = map[netns.Inode]int{}
 	started := map[netns.Inode]uint64{}
-	for pid := range pids {
+	for pid := range w.pids {
 		inode, start, err := f.look(pid, own)
 		switch {
 		case isGone(err):
 		case errors.Is(err, fs.ErrPermission):
 			found.denied = err
 		case err != nil:
-			failed = errors.Join(failed, err)
+			w.failed.add(err)
 		case inode == own:
 		default:
 			first, ok := started[inode]
@@ -68,7 +68,7 @@ func (f *finder) find() (found namespaces, err error) {
 			}
 		}
 	}
-	return found, failed
+	return found, w.failed.err()
 }
 
 // look returns the namespace of a process, and when the process has begun if that is not the own one.
@@ -78,44 +78,6 @@ func (f *finder) look(pid int, own netns.Inode) (inode netns.Inode, start uint64
 		start, err = f.startOf(pid)
 	}
 	return inode, start, err
-}
-
-// processes are those of the cgroups and of all below.
-func (f *finder) processes() (pids map[int]bool, err error) {
-	pids = map[int]bool{}
-	for _, cgroup := range f.cgroups {
-		walked := filepath.WalkDir(cgroup, func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return unlessGone(err)
-			}
-			if !d.IsDir() {
-				return nil
-			}
-			return f.readProcesses(filepath.Join(path, "cgroup.procs"), pids)
-		})
-		if walked != nil {
-			err = errors.Join(err, fmt.Errorf("find the processes of %s: %w", cgroup, walked))
-		}
-	}
-	return pids, err
-}
-
-// readProcesses adds those of one cgroup. A process of another pid namespace shows as 0: there is no way to its network namespace. A threaded
-// cgroup has no list of its own (EOPNOTSUPP): its processes are in that of the domain above.
-func (f *finder) readProcesses(file string, pids map[int]bool) error {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil
-	}
-	if err != nil {
-		return unlessGone(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if pid, err := strconv.ParseUint(strings.TrimSuffix(line, "\n"), 10, 31); err == nil && pid > 0 {
-			pids[int(pid)] = true
-		}
-	}
-	return nil
 }
 
 // startOf is when a process has begun, in clock ticks since the machine has (proc_pid_stat(5), field 22). The name before may have any bytes.
@@ -132,14 +94,6 @@ func (f *finder) startOf(pid int) (uint64, error) {
 		return 0, fmt.Errorf("%s has %d fields behind the name, want more than %d", name, len(fields), behindName)
 	}
 	return strconv.ParseUint(string(fields[behindName]), 10, 64)
-}
-
-// unlessGone is nil for an error that a process or a cgroup leaves which has ended meanwhile.
-func unlessGone(err error) error {
-	if isGone(err) {
-		return nil
-	}
-	return err
 }
 
 func isGone(err error) bool {

@@ -3,10 +3,12 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -25,9 +27,11 @@ type Config struct {
 	Cgroups []string
 	// Others says that network namespaces other than the own one are served.
 	Others bool
-	// Join opens what serves a workload, and leaves nothing open where it fails. Leave closes it. There is one call of either at a time.
-	Join  func(w *Workload) error
-	Leave func(w *Workload)
+	// Join opens what serves a workload, and leaves nothing open where it fails: the next workload may get the same number. There is one call of Join or
+	// Leave at a time.
+	Join func(w *Workload) error
+	// Leave closes what serves a workload. false: it is in use again, and stays as it was. At the end of the Set it leaves all the same.
+	Leave func(w *Workload) (left bool)
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
 	InUse  func(id ID) bool
 	Logger *slog.Logger
@@ -47,8 +51,14 @@ type Set struct {
 	finder finder
 	// events are what the kernel has reported of namespaces that it does not know.
 	events chan event
-	// work is held by the goroutine that joins and leaves.
-	work sync.Mutex
+	// now is time.Now.
+	now func() time.Time
+
+	// work is held by the goroutine that joins and leaves. It guards what follows up to mu.
+	work    sync.Mutex
+	retries retries
+	// scanAt is when the next scan may begin.
+	scanAt time.Time
 
 	// mu guards what follows, for moments.
 	mu sync.Mutex
@@ -59,6 +69,7 @@ type Set struct {
 	last   ID
 	counts Counts
 	warned time.Time
+	infos  quota
 }
 
 // event says that a thread of a namespace has connected to a service address.
@@ -72,15 +83,20 @@ const (
 	queued = 64
 	// lookPace is between two looks whether workloads have processes still.
 	lookPace = 2 * time.Second
-	// scanPause is between two scans for what the kernel reports, however many namespaces it reports that none finds.
+	// scanPause is the least between two scans, however many namespaces the kernel reports that none finds, and scanRest how many times the duration of
+	// the last one: a tenth of the time at most goes into scans.
 	scanPause = 500 * time.Millisecond
+	scanRest  = 10
 )
+
+// errNoNumber is of a namespace that is found when all numbers have been used.
+var errNoNumber = errors.New("all numbers of network namespaces have been used: restart the daemon")
 
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
 	return &Set{
 		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, events: make(chan event, queued),
-		byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{},
+		now: time.Now, retries: retries{}, byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{},
 	}
 }
 
@@ -125,25 +141,33 @@ func (s *Set) Run(ctx context.Context) {
 func (s *Set) serve(ctx context.Context, look <-chan struct{}) {
 	scan := time.NewTimer(scanPause)
 	scan.Stop()
-	var scanned time.Time
 	isDue := false
 	for {
+		isWanted := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-look:
-			s.lookAfter()
+			// The oldest process has ended. Another one may be there.
+			isWanted = s.hasUnused()
 		case e := <-s.events:
-			if s.admit(e) || isDue {
-				continue
-			}
-			isDue = true
-			scan.Reset(scanPause - time.Since(scanned))
+			isWanted = !s.admit(e)
 		case <-scan.C:
 			s.scanAgain()
-			isDue, scanned = false, time.Now()
+			isDue = false
+		}
+		if isWanted && !isDue {
+			isDue = true
+			scan.Reset(s.untilScan())
 		}
 	}
+}
+
+// untilScan is how long to wait for the next scan.
+func (s *Set) untilScan() time.Duration {
+	s.work.Lock()
+	defer s.work.Unlock()
+	return s.scanAt.Sub(s.now())
 }
 
 // Get returns a workload; nil: it has left.
@@ -193,104 +217,169 @@ func (s *Set) admit(e event) bool {
 	if s.isServed(e.cookie) {
 		return true
 	}
-	namespace, err := netns.Open(s.finder.namespaceOf(e.tid))
-	if isGone(err) {
-		return false
-	}
-	if err != nil {
-		s.failed(err, e.tid)
-		return true
-	}
-	cookie, err := namespace.Cookie()
+	inode, err := netns.InodeOf(s.finder.namespaceOf(e.tid))
 	switch {
+	case isGone(err):
+		return false
 	case err != nil:
 		s.failed(err, e.tid)
-	case cookie == e.cookie:
-		s.join(namespace, cookie, e.tid)
+		return true
+	case s.retries.mustWait(inode, e.cookie, s.now()):
 		return true
 	}
-	namespace.Close()
-	return err != nil
+	c := s.open(inode, e.tid)
+	switch {
+	case c == nil:
+		return false
+	case c.cookie != e.cookie:
+		c.namespace.Close()
+		// The thread's own namespace is reported when it connects.
+		return false
+	}
+	s.join(c)
+	return true
 }
 
-// scanAgain is scan for a namespace of which the process is not known.
+// scanAgain is scan for a namespace of which the process is not known, or the end of a workload. Workloads leave that have no process, and no connection
+// that is open.
 func (s *Set) scanAgain() {
 	s.work.Lock()
 	defer s.work.Unlock()
-	if err := s.scan(); err != nil && s.mayWarn(time.Now()) {
+	err := s.scan()
+	if err != nil && s.mayWarn() {
 		s.cfg.Logger.Warn("looking for the network namespaces of processes failed; will retry", "err", err)
+	}
+	if isIncomplete(err) {
+		return
+	}
+	for _, w := range s.unused() {
+		if !s.cfg.Leave(w) {
+			continue
+		}
+		s.drop(w)
+		s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "workload", w.ID, "netns_cookie", w.Netns)
 	}
 }
 
 // scan finds the processes of all workloads anew, and joins those that are not served. The caller holds work.
 func (s *Set) scan() error {
+	began := s.now()
 	found, err := s.finder.find()
+	// To join what it has found takes time once.
+	looked := s.now()
+	s.scanAt = looked.Add(max(scanPause, scanRest*looked.Sub(began)))
+	if !isIncomplete(err) {
+		s.retries.keep(found.oldest)
+	}
 	for _, w := range s.List() {
-		// 0 where the namespace has no process.
-		w.witness = found.oldest[w.inode]
+		// A thread with a namespace of its own is found by its report alone.
+		if oldest := found.oldest[w.inode]; oldest != 0 || !s.isWitnessed(w) {
+			// 0 where the namespace has no process.
+			w.witness = oldest
+		}
 		delete(found.oldest, w.inode)
 	}
-	for _, pid := range slices.Sorted(maps.Values(found.oldest)) {
-		s.joinProcess(pid)
+	byPid := func(a, b netns.Inode) int { return cmp.Compare(found.oldest[a], found.oldest[b]) }
+	for _, inode := range slices.SortedFunc(maps.Keys(found.oldest), byPid) {
+		s.joinProcess(inode, found.oldest[inode])
 	}
-	if found.denied != nil && s.mayWarn(time.Now()) {
+	if found.denied != nil && s.mayWarn() {
 		s.cfg.Logger.Warn("the network namespaces of some processes cannot be seen", "err", found.denied, "remedy", remedy(found.denied))
 	}
 	return err
 }
 
-// joinProcess joins the namespace of a process.
-func (s *Set) joinProcess(pid int) {
-	namespace, err := netns.Open(s.finder.namespaceOf(pid))
+// joinProcess joins the namespace of a process, unless that has failed a moment ago.
+func (s *Set) joinProcess(inode netns.Inode, pid int) {
+	if s.retries.mustWait(inode, 0, s.now()) {
+		return
+	}
+	if c := s.open(inode, pid); c != nil {
+		s.join(c)
+	}
+}
+
+// candidate is a namespace that may join.
+type candidate struct {
+	namespace *netns.Namespace
+	inode     netns.Inode
+	cookie    uint64
+	witness   int
+}
+
+// open opens the namespace of a process, or of a thread, that had this one a moment ago. nil: it has ended, or the failure has been noted.
+func (s *Set) open(inode netns.Inode, witness int) *candidate {
+	namespace, err := netns.Open(s.finder.namespaceOf(witness))
 	if err != nil {
 		if !isGone(err) {
-			s.failed(err, pid)
+			s.failedAt(inode, 0, err, witness)
 		}
-		return
+		return nil
 	}
-	cookie, err := namespace.Cookie()
+	c := &candidate{namespace: namespace, witness: witness}
+	if c.inode, err = namespace.Inode(); err == nil {
+		c.cookie, err = namespace.Cookie()
+	}
 	if err != nil {
 		namespace.Close()
-		s.failed(err, pid)
-		return
+		s.failedAt(inode, 0, err, witness)
+		return nil
 	}
-	s.join(namespace, cookie, pid)
+	return c
 }
 
 // join makes a namespace a workload, unless it is one: the process may have entered it after it was found. It takes the namespace over.
-func (s *Set) join(namespace *netns.Namespace, cookie uint64, witness int) {
-	if s.isServed(cookie) {
-		namespace.Close()
+func (s *Set) join(c *candidate) {
+	if s.isServed(c.cookie) {
+		c.namespace.Close()
 		return
 	}
-	inode, err := namespace.Inode()
+	id, err := s.next()
 	if err != nil {
-		namespace.Close()
-		s.failed(err, witness)
+		c.namespace.Close()
+		s.failedAt(c.inode, c.cookie, err, c.witness)
 		return
 	}
-	w := New(s.next(), cookie, namespace)
-	w.inode, w.witness = inode, witness
+	w := New(id, c.cookie, c.namespace)
+	w.inode, w.witness = c.inode, c.witness
 	s.add(w)
 	if err := s.cfg.Join(w); err != nil {
 		s.forget(w)
 		w.close()
-		s.failed(err, witness)
+		s.giveBack(id)
+		s.failedAt(c.inode, c.cookie, err, c.witness)
 		return
 	}
+	delete(s.retries, c.inode)
 	s.mu.Lock()
 	s.counts.Joined++
 	s.mu.Unlock()
-	s.cfg.Logger.Info("serving a network namespace", "workload", w.ID, "netns_cookie", cookie, "pid", witness)
+	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns_cookie", c.cookie, "pid", c.witness)
 }
 
-// next is a number that no workload has had.
-func (s *Set) next() ID {
+// next is a number that no workload has had. The one behind the last is that of the host.
+func (s *Set) next() (ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.last == math.MaxUint32 {
+		return 0, errNoNumber
+	}
 	s.last++
-	return s.last
+	return s.last, nil
 }
+
+// giveBack takes back the number that was given last, of a namespace that has not joined: a namespace that cannot be served uses up none. A connection that
+// came before the failure keeps the number.
+func (s *Set) giveBack(id ID) {
+	if s.isInUse(id) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = id - 1
+}
+
+func (s *Set) isInUse(id ID) bool { return s.cfg.InUse != nil && s.cfg.InUse(id) }
 
 // add has a workload found, which goes before anything of it is served.
 func (s *Set) add(w *Workload) {
@@ -306,12 +395,18 @@ func (s *Set) forget(w *Workload) {
 	delete(s.byCookie, w.Netns)
 }
 
-// failed counts a namespace that could not be joined, and logs it at most once a second. The next report of the kernel, or scan, will retry.
+// failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
+func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, pid int) {
+	s.retries.fail(inode, cookie, s.now())
+	s.failed(err, pid)
+}
+
+// failed counts a namespace that could not be joined, and logs it at most once a second. A later report of the kernel, or scan, will retry.
 func (s *Set) failed(err error, pid int) {
 	s.mu.Lock()
 	s.counts.Failed++
 	s.mu.Unlock()
-	if s.mayWarn(time.Now()) {
+	if s.mayWarn() {
 		s.cfg.Logger.Warn("a network namespace is not served; will retry", "pid", pid, "err", err, "remedy", remedy(err))
 	}
 }
@@ -330,9 +425,10 @@ func remedy(err error) string {
 }
 
 // mayWarn is true once a second.
-func (s *Set) mayWarn(now time.Time) bool {
+func (s *Set) mayWarn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.now()
 	if now.Sub(s.warned) < time.Second {
 		return false
 	}
@@ -340,30 +436,26 @@ func (s *Set) mayWarn(now time.Time) bool {
 	return true
 }
 
-// lookAfter lets workloads leave that have no process, and no connection that is open.
-func (s *Set) lookAfter() {
+// level is that of a line about a workload that joins or leaves: who makes network namespaces decides how many there are.
+func (s *Set) level() slog.Level {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.infos.take(s.now()) {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+func (s *Set) hasUnused() bool {
 	s.work.Lock()
 	defer s.work.Unlock()
-	if len(s.unused()) == 0 {
-		return
-	}
-	// The oldest process has ended. Another one may be there; where that is not known the workload stays.
-	if err := s.scan(); err != nil {
-		if s.mayWarn(time.Now()) {
-			s.cfg.Logger.Warn("looking for processes of network namespaces failed; will retry", "err", err)
-		}
-		return
-	}
-	for _, w := range s.unused() {
-		s.leave(w)
-		s.cfg.Logger.Info("a network namespace has no process left that is balanced", "workload", w.ID, "netns_cookie", w.Netns)
-	}
+	return len(s.unused()) > 0
 }
 
 // unused are workloads whose witness has ended or left the namespace, and of which no connection is open. The caller holds work.
 func (s *Set) unused() (list []*Workload) {
 	for _, w := range s.List() {
-		if !s.isWitnessed(w) && (s.cfg.InUse == nil || !s.cfg.InUse(w.ID)) {
+		if !s.isWitnessed(w) && !s.isInUse(w.ID) {
 			list = append(list, w)
 		}
 	}
@@ -378,21 +470,21 @@ func (s *Set) isWitnessed(w *Workload) bool {
 	return err == nil && inode == w.inode
 }
 
-// leave closes what serves a workload. A process that is in the namespace later makes it another workload. The caller holds work.
-func (s *Set) leave(w *Workload) {
-	s.cfg.Leave(w)
+// drop forgets a workload that has left. A process that is in the namespace later makes it another workload. The caller holds work.
+func (s *Set) drop(w *Workload) {
 	s.forget(w)
 	w.close()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.counts.Left++
-	s.mu.Unlock()
 }
 
-// Close has all leave. Run ends so, too: it is for a start that has failed behind Scan.
+// Close has all leave, whether they are in use or not. Run ends so, too: it is for a start that has failed behind Scan.
 func (s *Set) Close() {
 	s.work.Lock()
 	defer s.work.Unlock()
 	for _, w := range s.List() {
-		s.leave(w)
+		s.cfg.Leave(w)
+		s.drop(w)
 	}
 }

@@ -42,7 +42,11 @@ type rig struct {
 	// calls are those of Join and Leave. Guarded by mu.
 	calls []string
 	inUse map[ID]bool
+	// stays are workloads that Leave keeps.
+	stays map[ID]bool
 	fail  error
+	// later is how much the clock is ahead.
+	later time.Duration
 }
 
 // syncBuffer is written by the Set's goroutine while the test reads it.
@@ -67,7 +71,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	mount, err := check.CgroupMount()
 	must(t, err)
-	r := &rig{t: t, inUse: map[ID]bool{}}
+	r := &rig{t: t, inUse: map[ID]bool{}, stays: map[ID]bool{}}
 	r.cgroup, err = os.MkdirTemp(mount, "xlb-workload-")
 	if err != nil {
 		t.Fatalf("make a cgroup (the tests need root): %v", err)
@@ -90,7 +94,20 @@ func newRig(t *testing.T) *rig {
 		Own: Own(own), Cgroups: []string{r.cgroup}, Others: true, Join: r.join, Leave: r.leave, InUse: r.isInUse,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
+	r.s.now = r.now
 	return r
+}
+
+func (r *rig) now() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Add(r.later)
+}
+
+func (r *rig) advance(by time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.later += by
 }
 
 func (r *rig) note(call string) {
@@ -121,11 +138,14 @@ func (r *rig) join(w *Workload) error {
 	return r.fail
 }
 
-func (r *rig) leave(w *Workload) {
+func (r *rig) leave(w *Workload) (left bool) {
 	r.note(fmt.Sprint("leave ", w.ID))
 	if err := mustBeWithin(w); err != nil {
 		r.t.Errorf("workload %d leaves: %v", w.ID, err)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.stays[w.ID]
 }
 
 // mustBeWithin fails unless code of a workload runs in its namespace.
@@ -148,6 +168,12 @@ func (r *rig) setInUse(id ID, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inUse[id] = is
+}
+
+func (r *rig) setStays(id ID, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stays[id] = is
 }
 
 func (r *rig) setFailure(err error) {
@@ -268,16 +294,16 @@ func TestANamespaceStaysWithAnotherProcessOrAConnection(t *testing.T) {
 		t.Errorf("witness %d, want the older one, %d", w.witness, first)
 	}
 	endFirst()
-	r.s.lookAfter()
+	r.s.scanAgain()
 	if w.witness != second {
 		t.Errorf("witness %d behind the end of the first, want %d", w.witness, second)
 	}
 	r.setInUse(w.ID, true)
 	endSecond()
-	r.s.lookAfter()
+	r.s.scanAgain()
 	r.mustServe(cookie)
 	r.setInUse(w.ID, false)
-	r.s.lookAfter()
+	r.s.scanAgain()
 	r.mustServe()
 	r.mustHaveCalled("join 1", "leave 1")
 }
@@ -340,17 +366,23 @@ func TestANamespaceThatCannotBeServedIsTriedAgain(t *testing.T) {
 		t.Errorf("the log does not name the remedy: %s", text)
 	}
 	r.run()
+	r.advance(firstRetry)
 	r.s.Seen(cookie, pid)
 	r.awaitCounts(Counts{Failed: 2})
-	if n := strings.Count(r.log.String(), "will retry"); n != 1 {
-		t.Errorf("%d lines of the log, want one a second", n)
-	}
+	await.Quiet(t, func() string {
+		// It is counted before it is logged.
+		if n := strings.Count(r.log.String(), "will retry"); n != 2 {
+			return fmt.Sprintf("%d lines of the log, want one a second", n)
+		}
+		return ""
+	})
 	r.setFailure(nil)
+	r.advance(2 * firstRetry)
 	r.s.Seen(cookie, pid)
 	r.awaitCounts(Counts{Joined: 1, Failed: 2, Open: 1})
-	// No number is given twice.
-	if w := r.mustServe(cookie)[0]; w.ID != 3 {
-		t.Errorf("number %d, want 3", w.ID)
+	// What does not join uses up no number.
+	if w := r.mustServe(cookie)[0]; w.ID != 1 {
+		t.Errorf("number %d, want 1", w.ID)
 	}
 }
 

@@ -20,7 +20,7 @@ type Workload struct {
 	ID ID
 	// Netns is the cookie of the network namespace (SO_NETNS_COOKIE).
 	Netns uint64
-	// inode and witness, a process that is in the namespace, are how the Set finds out whether it has a process still. witness is 0 where that has
+	// inode and witness, a process or thread that is in the namespace, are how the Set finds out whether it has a process still. witness is 0 where that has
 	// ended, and no other has been found. The Set alone uses them.
 	inode   netns.Inode
 	witness int

@@ -41,12 +41,12 @@ func requireEach(t *testing.T, load *programs.LoadReport, from netip.Addr, each 
 	}
 }
 
-// requireFast fails unless the kernel has served its share of so many requests.
-func requireFast(t *testing.T, b *harness.Balancer, mode harness.Mode, requests int) {
+// requireFast fails unless the kernel has served its share of so many requests, and the daemon what has failed beside them.
+func requireFast(t *testing.T, b *harness.Balancer, mode harness.Mode, requests, failed int) {
 	t.Helper()
-	if fast, slow := b.Served(t); mode.Fast && fast < podFast*float64(requests) || fast+slow != float64(requests) {
-		t.Errorf("requests: %.0f in the kernel and %.0f in the daemon, want %d together, and %.0f %% in the kernel\n%s",
-			fast, slow, requests, 100*podFast, b.Get(t, "/metrics"))
+	if fast, slow := b.Served(t); mode.Fast && fast < podFast*float64(requests) || fast+slow != float64(requests+failed) {
+		t.Errorf("requests: %.0f in the kernel and %.0f in the daemon, want %d together, and %.0f %% of %d in the kernel\n%s",
+			fast, slow, requests+failed, 100*podFast, requests, b.Get(t, "/metrics"))
 	}
 }
 
@@ -88,7 +88,7 @@ func TestOneDaemonServesThePodsOfAHost(t *testing.T) {
 					from = client.Address6
 				}
 				requireEach(t, &load, from, requests/2, "a", "b")
-				requireFast(t, balancer, mode, requests)
+				requireFast(t, balancer, mode, requests, 0)
 				if got := load.Peers[tt.service.String()]; got != 1 {
 					t.Errorf("getpeername: got %v, want one of %s", load.Peers, tt.service)
 				}
@@ -203,14 +203,24 @@ func TestALoopbackEndpointIsTheServerOfEachPod(t *testing.T) {
 		for i, pod := range pods {
 			pod.OriginAt(t, fmt.Sprintf("pod %d", i), endpoint)
 		}
-		balancer := harness.Start(t, mode, harness.OneCluster(podService, endpoint), node.Place)
-		requireWorkloads(t, balancer, 2)
-		const requests = 200
+		without := node.Pod(t)
+		without.Greeter(t, "resident")
+		config := harness.OneCluster(podService, endpoint)
+		config.Clusters[0].Fields = map[string]any{"outlier_detection": map[string]any{"consecutive_5xx": 3, "max_ejection_percent": 100, "base_ejection_time": "300s"}}
+		balancer := harness.Start(t, mode, config, node.Place)
+		requireWorkloads(t, balancer, 3)
+		// A pod whose server does not run takes the endpoint away from no other.
+		const failing, requests = 20, 200
+		for _, from := range []*harness.Place{without.Place, node.Place} {
+			if load := runLoad(t, from, programs.LoadSpec{Address: podService.String(), Requests: failing}); load.Status[503] != failing {
+				t.Errorf("requests of a namespace without a server: got %v, want %d of 503", load.Status, failing)
+			}
+		}
 		for i, pod := range pods {
 			load := runLoad(t, pod.Place, programs.LoadSpec{Address: podService.String(), Requests: requests, Asks: []programs.Ask{{Path: "/from"}}})
 			requireEach(t, &load, endpoint.Addr(), requests, fmt.Sprintf("pod %d", i))
 		}
-		requireFast(t, balancer, mode, len(pods)*requests)
+		requireFast(t, balancer, mode, len(pods)*requests, 2*failing)
 	})
 }
 
@@ -255,5 +265,29 @@ func TestTCPConnectionsOfAPodComeFromItsAddress(t *testing.T) {
 		requireWorkloads(t, balancer, 1)
 		load := runLoad(t, pod.Place, programs.LoadSpec{Address: podService.String(), Connections: 4, Requests: 10, Asks: []programs.Ask{{Path: "/from"}}})
 		requireEach(t, &load, pod.Address, 40, "a")
+	})
+}
+
+// A rule for one pod, as NetworkPolicy makes it, takes an endpoint from no other: neither the pool's failed connects nor those of the slow path count.
+func TestAPodThatIsRefusedTakesAnEndpointFromNoOther(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		node := harness.NewNode(t)
+		refused, allowed, server := node.Pod(t), node.Pod(t), node.OtherHost(t)
+		config := harness.OneCluster(podService, originOf(t, server, "a", false))
+		config.Clusters[0].Fields = map[string]any{"outlier_detection": map[string]any{"consecutive_5xx": 3, "max_ejection_percent": 100, "base_ejection_time": "300s"}}
+		refused.Firewall(t, "table ip refused { chain out { type filter hook output priority 0; ip daddr "+server.Address.String()+" meta l4proto tcp reject with tcp reset; }; }")
+		for _, pod := range []*harness.Pod{refused, allowed} {
+			pod.Greeter(t, "resident")
+		}
+		balancer := harness.Start(t, mode, config, node.Place)
+		requireWorkloads(t, balancer, 2)
+		const failing, requests = 40, 200
+		if load := runLoad(t, refused.Place, programs.LoadSpec{Address: podService.String(), Requests: failing}); load.Status[503] != failing {
+			t.Errorf("requests of the pod that is refused: got %v, want %d of 503", load.Status, failing)
+		}
+		load := runLoad(t, allowed.Place, programs.LoadSpec{Address: podService.String(), Requests: requests, Asks: []programs.Ask{{Path: "/from"}}})
+		requireEach(t, &load, allowed.Address, requests, "a")
+		requireFast(t, balancer, mode, requests, failing)
 	})
 }

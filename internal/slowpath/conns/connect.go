@@ -21,6 +21,8 @@ var ErrWorkloadLeft = errors.New("the client's network namespace is not, or no l
 // DialError marks a failure before anything was sent.
 type DialError struct {
 	Endpoint netip.AddrPort
+	// From is the workload in whose network namespace it was tried.
+	From workload.ID
 	// TimedOut: the time to connect was up.
 	TimedOut bool
 	Err      error
@@ -117,7 +119,7 @@ func (p *Pool) Connect(ctx context.Context, to Destination, timeout time.Duratio
 	if err != nil {
 		var ne net.Error
 		timedOut := ctx.Err() == context.DeadlineExceeded || errors.As(err, &ne) && ne.Timeout()
-		return nil, &DialError{to.Address, timedOut, err}
+		return nil, &DialError{Endpoint: to.Address, From: to.Workload, TimedOut: timedOut, Err: err}
 	}
 	c := newConn(conn, to.peer())
 	c.inner = inner

@@ -46,8 +46,8 @@ type Pool struct {
 	closed  bool // guarded by mu
 	// pooled are the endpoints of which connections are kept; nil: of all. Guarded by mu.
 	pooled map[netip.AddrPort]struct{}
-	// left are the workloads of which no connections are kept any more. Guarded by mu.
-	left workloads
+	// joined are the workloads other than the host of which connections are kept. Guarded by mu.
+	joined map[workload.ID]struct{}
 	// interval is between two sweeps. Guarded by mu.
 	interval time.Duration
 }
@@ -55,7 +55,7 @@ type Pool struct {
 // New returns a Pool. Close releases its connections.
 func New(config Config) *Pool {
 	config.Briefly = min(config.Briefly, config.Keep)
-	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[group][]*Conn{}}
+	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[group][]*Conn{}, joined: map[workload.ID]struct{}{}}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
@@ -147,14 +147,22 @@ func (p *Pool) evict(to peer) {
 // keeps needs mu.
 func (p *Pool) keeps(at group) bool {
 	_, ok := p.pooled[at.address]
-	return (ok || p.pooled == nil) && !p.left.has(at.workload)
+	_, joined := p.joined[at.workload]
+	return (ok || p.pooled == nil) && (joined || at.workload == workload.Host)
 }
 
-// Leave closes the connections of a workload that leaves, and keeps none of it from then on: those that are in use are closed as they are put.
+// Join keeps connections of a workload from now on, Leave closes those that are kept and keeps none: those in use are closed as they are put.
+func (p *Pool) Join(id workload.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.joined[id] = struct{}{}
+}
+
+// Leave is the counterpart of Join.
 func (p *Pool) Leave(id workload.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left.add(id)
+	delete(p.joined, id)
 	p.dropAll(func(at group) bool { return at.workload == id })
 }
 
