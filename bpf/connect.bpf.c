@@ -45,26 +45,21 @@ static __always_inline enum verdict connect_allowed(void)
 /* All together are reported at most so often: a process that makes namespaces wakes the daemon no more. */
 #define NAMESPACE_EVENT_NS 1000000ULL
 
-/* Whether a namespace may be reported. Of several at once one is. */
-static __always_inline int may_report(__u64 now)
-{
-	struct control *c = control_at(0);
-	__u64 last;
-
-	if (!c)
-		return 0;
-	last = *(volatile __u64 *)&c->namespace_ns;
-	return now - last >= NAMESPACE_EVENT_NS && __sync_val_compare_and_swap(&c->namespace_ns, last, now) == last;
-}
-
 /* Reports a network namespace that the daemon does not know, and a thread by which it gets there. */
 static __always_inline void connect_report(__u64 netns)
 {
 	struct event e = { .kind = EVENT_NAMESPACE, .detail = bpf_get_current_pid_tgid(), .cookie = netns };
-	__u64 *reported = bpf_map_lookup_elem(&strangers, &netns);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now, *reported;
+	struct control *c;
 
-	if (!report_namespaces || (reported && now - *reported < STRANGER_EVENT_NS) || !may_report(now))
+	if (!report_namespaces)
+		return;
+	now = bpf_ktime_get_ns();
+	reported = bpf_map_lookup_elem(&strangers, &netns);
+	if (reported && now - *reported < STRANGER_EVENT_NS)
+		return;
+	c = control_at(0);
+	if (!c || !event_is_due(&c->namespace_ns, NAMESPACE_EVENT_NS))
 		return;
 	/* An event that is lost is raised again with the next connection. */
 	if (!bpf_ringbuf_output(&events, &e, sizeof(e), 0))

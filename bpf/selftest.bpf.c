@@ -276,11 +276,14 @@ int xlb_selftest_pick(struct __sk_buff *skb)
 	return c ? balance_pick(c, hash) : NO_ENDPOINT;
 }
 
-/* What tests of leases ask: that the pool of that number ask for i-socks to the endpoint of that number, or that the slot's lease of that number end, of which the client is to be told or not. */
+/* What tests of leases ask: that the pool of that number ask for i-socks to the endpoint of that number, or that the slot's lease of that number end, of which the client is to be told or
+ * not, or that the workload of that number get an i-sock of the pool, or the slot. */
 enum lease_test_kind {
 	LEASE_TEST_WANT = 0,
 	LEASE_TEST_BREAK,
 	LEASE_TEST_FAIL,
+	LEASE_TEST_BEGIN,
+	LEASE_TEST_TAKE,
 };
 
 struct lease_test {
@@ -295,15 +298,19 @@ int xlb_selftest_lease(struct __sk_buff *skb)
 {
 	struct lease_test t;
 	struct pool_key of = {};
+	struct endpoint *e;
 	struct pool *p;
 	struct slot *s;
+	__u32 index;
+	__u64 lease;
 
 	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &t, sizeof(t)))
 		return -1;
 	of.endpoint = t.index;
+	e = endpoint_at(t.index);
 	p = pool_at(t.index);
 	s = slot_at(t.index);
-	if (!p || !s)
+	if (!e || !p || !s)
 		return -1;
 	switch (t.kind) {
 	case LEASE_TEST_WANT:
@@ -314,6 +321,14 @@ int xlb_selftest_lease(struct __sk_buff *skb)
 		break;
 	case LEASE_TEST_FAIL:
 		lease_fail(s, t.index, t.lease);
+		break;
+	case LEASE_TEST_BEGIN:
+		of.workload = t.lease;
+		lease_begin(p, &of, e, &index, &lease);
+		break;
+	case LEASE_TEST_TAKE:
+		of.workload = t.lease;
+		lease_take(s, t.index, &of, e, &lease);
 		break;
 	}
 	return 0;

@@ -306,6 +306,26 @@ static __noinline int lease_return(struct slot *s, __u32 index, __u64 lease)
 	return 0;
 }
 
+/* Leases a slot that has left its stack. NULL: it is broken, or has become another i-sock's behind the look at its owner. */
+static __always_inline struct slot *lease_take(struct slot *s, __u32 i, const struct pool_key *of, struct endpoint *e,
+					       __u64 *lease)
+{
+	/* Nobody else takes it; who breaks it at once must find the number of the lease. */
+	*lease = s->lease + 1;
+	s->lease = *lease;
+	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
+	if (!slot_exchange_word(s, slot_word(SLOT_READY, 0), slot_word(SLOT_LEASED, *lease)))
+		return 0;
+	/* From here on it stays this i-sock's. */
+	if (!slot_is_of(s, of)) {
+		lease_return(s, i, *lease);
+		return 0;
+	}
+	pool_count(s, 1);
+	__sync_fetch_and_add(&e->outstanding, 1);
+	return s;
+}
+
 /* Takes an idle i-sock of the pool. The key is that by which the pool was found. */
 static __always_inline struct slot *lease_begin(struct pool *p, const struct pool_key *of, struct endpoint *e,
 						__u32 *index, __u64 *lease)
@@ -319,24 +339,12 @@ static __always_inline struct slot *lease_begin(struct pool *p, const struct poo
 	s = slot_at(i);
 	if (!s)
 		return 0;
+	/* The pool is another's by now. */
 	if (!slot_is_of(s, of)) {
 		slot_discard(s, i);
 		return 0;
 	}
-	/* Nobody else takes it; who breaks it at once must find the number of the lease. */
-	*lease = s->lease + 1;
-	s->lease = *lease;
-	/* A broken one lay in the stack: the daemon, which waits for it to leave, may now free it. */
-	if (!slot_exchange_word(s, slot_word(SLOT_READY, 0), slot_word(SLOT_LEASED, *lease)))
-		return 0;
-	/* The slot may have become another i-sock's before it was leased; from here on it does not. */
-	if (!slot_is_of(s, of)) {
-		lease_return(s, i, *lease);
-		return 0;
-	}
-	pool_count(s, 1);
-	__sync_fetch_and_add(&e->outstanding, 1);
-	return s;
+	return lease_take(s, i, of, e, lease);
 }
 
 /* Asks the daemon for i-socks. missed: how many requests have found no pool. */

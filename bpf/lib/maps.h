@@ -379,6 +379,17 @@ static __always_inline long raise_event(enum event_kind kind, __u32 slot, __u32 
 	return bpf_ringbuf_output(&events, &e, sizeof(e), 0);
 }
 
+/* Whether an event may be raised: since the last one so much time must have passed. Of several programs at once one may. */
+static __always_inline int event_is_due(__u64 *last, __u64 pause)
+{
+	__u64 now = bpf_ktime_get_ns(), before = *(volatile __u64 *)last;
+
+	/* Another processor may have read the clock later. */
+	if ((__s64)(now - before) < (__s64)pause)
+		return 0;
+	return __sync_val_compare_and_swap(last, before, now) == before;
+}
+
 /* At most so often the daemon is woken for a broken invariant. */
 #define GUARD_EVENT_NS 10000000ULL
 
@@ -394,16 +405,11 @@ static __always_inline void guard(enum guard what, const struct slot *s, __u32 i
 	__u32 key = what;
 	__u64 *n = bpf_map_lookup_elem(&guards, &key);
 	struct control *c = control_at(0);
-	__u64 now = bpf_ktime_get_ns(), last;
 
 	if (n)
 		__sync_fetch_and_add(n, 1);
-	if (!c)
-		return;
-	last = c->guard_ns[what];
-	if (now - last < GUARD_EVENT_NS || __sync_val_compare_and_swap(&c->guard_ns[what], last, now) != last)
-		return;
-	bpf_ringbuf_output(&events, &e, sizeof(e), 0);
+	if (c && event_is_due(&c->guard_ns[what], GUARD_EVENT_NS))
+		bpf_ringbuf_output(&events, &e, sizeof(e), 0);
 }
 
 static __always_inline struct psock *psock_of(struct bpf_sock *sk)

@@ -21,6 +21,8 @@ const (
 	askForISocks = iota
 	breakLease
 	failLease
+	beginLease
+	takeLease
 )
 
 // leaseRig runs what programs do with leases.
@@ -31,10 +33,11 @@ type leaseRig struct {
 }
 
 type leaseParts struct {
-	Program *ebpf.Program `ebpf:"xlb_selftest_lease"`
-	Pools   *ebpf.Map     `ebpf:"pools"`
-	Slots   *ebpf.Map     `ebpf:"slots"`
-	Events  *ebpf.Map     `ebpf:"events"`
+	Program   *ebpf.Program `ebpf:"xlb_selftest_lease"`
+	Endpoints *ebpf.Map     `ebpf:"endpoints"`
+	Pools     *ebpf.Map     `ebpf:"pools"`
+	Slots     *ebpf.Map     `ebpf:"slots"`
+	Events    *ebpf.Map     `ebpf:"events"`
 }
 
 // roomForEvents is the smallest size of their buffer, in bytes.
@@ -49,7 +52,7 @@ func newLeaseRig(t *testing.T) *leaseRig {
 	must(t, spec.LoadAndAssign(&r.leaseParts, nil))
 	pages := bpfmap.NewPages("slots", r.Slots, spec.Maps["slots"].InnerMap)
 	t.Cleanup(func() {
-		must(t, errors.Join(r.Program.Close(), r.Pools.Close(), r.Slots.Close(), r.Events.Close(), pages.Close()))
+		must(t, errors.Join(r.Program.Close(), r.Endpoints.Close(), r.Pools.Close(), r.Slots.Close(), r.Events.Close(), pages.Close()))
 	})
 	r.slots = bpfmap.NewPagedTable[maps.Slot](pages)
 	must(t, r.slots.Put(0, maps.Slot{}))
@@ -134,6 +137,50 @@ func TestProgramEndsTheLeaseThatItMeansAlone(t *testing.T) {
 			r.run(tt.kind, 1, tt.lease)
 			if got, _, err := r.slots.Lookup(1); err != nil || got != tt.want {
 				t.Errorf("slot: got %+v, %v, want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// A program may find a pool that has become another's, or a slot that has between its look at the owner and its lease. It gives up what is another
+// workload's, and the counts are as before.
+func TestProgramLeasesNoSlotOfAnotherWorkload(t *testing.T) {
+	const own, other = 1, 2
+	for _, tt := range []struct {
+		name string
+		kind uint32
+		by   uint64
+		want maps.SlotState
+		// cancelled is how many leases have ended so.
+		cancelled uint64
+	}{
+		{"its own, from the pool", beginLease, own, maps.SlotLeased, 0},
+		{"another's, from the pool", beginLease, other, maps.SlotBroken, 0},
+		{"its own, behind the look", takeLease, own, maps.SlotLeased, 0},
+		{"another's, behind the look", takeLease, other, maps.SlotBroken, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newLeaseRig(t)
+			must(t, r.slots.Put(0, maps.Slot{State: uint32(maps.SlotReady), Workload: own}))
+			must(t, r.Pools.Put(uint32(0), maps.Pool{Idle: 1}))
+			r.run(tt.kind, 0, tt.by)
+			s, _, err := r.slots.Lookup(0)
+			must(t, err)
+			if got := maps.SlotState(s.State); got != tt.want {
+				t.Errorf("state of the slot: got %d, want %d", got, tt.want)
+			}
+			running := uint32(0)
+			if tt.want == maps.SlotLeased {
+				running = 1
+			}
+			var p maps.Pool
+			var e maps.Endpoint
+			must(t, errors.Join(r.Pools.Lookup(uint32(0), &p), r.Endpoints.Lookup(uint32(0), &e)))
+			if p.Leased != running || e.Outstanding != running {
+				t.Errorf("leases that run: of the pool %d, of the endpoint %d, want %d", p.Leased, e.Outstanding, running)
+			}
+			if e.Broken != tt.cancelled || e.Cancelled != tt.cancelled {
+				t.Errorf("leases that have broken %d, cancelled %d, want %d of both", e.Broken, e.Cancelled, tt.cancelled)
 			}
 		})
 	}
