@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/poller"
 )
 
 // readySet knows at which of its listeners connections wait, by one system call for all of them. The listeners of workloads other than the host are in it:
@@ -66,22 +67,14 @@ func (r *readySet) look() (ready []*listener) {
 	if len(r.listeners) == 0 {
 		return nil
 	}
-	for _, ev := range r.events[:waitNow(r.epfd, r.events)] {
+	// The instance is open, and a call that does not wait is not interrupted.
+	n, _ := poller.WaitNow(r.epfd, r.events)
+	for _, ev := range r.events[:n] {
 		if l, ok := r.listeners[ev.Fd]; ok {
 			ready = append(ready, l)
 		}
 	}
 	return ready
-}
-
-// waitNow is epoll_wait that does not wait, of which the Go runtime is not told (see internal/poller). It returns the number of events. The instance is open,
-// and no wait can be interrupted: it cannot fail.
-func waitNow(epfd int, events []unix.EpollEvent) int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
 }
 
 // begin says that connections of a listener are about to be accepted, end that they are in the books. The caller holds the listener's mu.

@@ -147,7 +147,7 @@ func (p *Poller) run(raw syscall.RawConn) {
 		n := 0
 		look := func(epfd uintptr) bool {
 			var err error
-			n, err = waitNow(int(epfd), events)
+			n, err = WaitNow(int(epfd), events)
 			return n > 0 || err != nil
 		}
 		if err := raw.Read(look); err != nil || n == 0 {

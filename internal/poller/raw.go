@@ -12,8 +12,8 @@ import (
 // The calls of this file never wait, so that the Go runtime is not told of them: a call that it is told of wakes its monitor in a
 // process that is otherwise idle, and the monitor's looks cost several times as much as the call.
 
-// waitNow is epoll_wait that does not wait. It returns the number of events, or the error.
-func waitNow(epfd int, events []unix.EpollEvent) (int, error) {
+// WaitNow is epoll_wait that does not wait. It returns the number of events, or the error. There is room for one event at least.
+func WaitNow(epfd int, events []unix.EpollEvent) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
