@@ -87,22 +87,6 @@ func (p *Pool) releaseOriginLocked(o *origin) {
 	}
 }
 
-// Empty reports whether a workload has no i-sock, and no slot that was one's. Of one that has left it stays so.
-func (p *Pool) Empty(id workload.ID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.origins[id]
-	if o == nil || o.subpools == 0 {
-		return true
-	}
-	for _, d := range p.destinations {
-		if sub := d.subpools[id]; sub != nil && !sub.empty() {
-			return false
-		}
-	}
-	return true
-}
-
 // decidesLocked reports whether a failed connect of a subpool says something of the endpoint for all workloads. Those of the host do, but not to a
 // loopback address, which is another server's in each network namespace.
 func (p *Pool) decidesLocked(sub *subpool) bool {

@@ -296,7 +296,7 @@ func (w *world) mustBeGivenUp() {
 		w.leave(id)
 		if w.likely(50) {
 			w.awaitWell("a workload that has gone", func() string {
-				if !w.r.p.Empty(id) {
+				if !w.r.empty(id) {
 					return fmt.Sprintf("workload %d has i-socks", id)
 				}
 				return ""
