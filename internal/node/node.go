@@ -299,7 +299,7 @@ func (n *Node) build() error {
 	n.pools = n.newPools()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
-		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialer.ForCheck, Spawn: n.spawn, OthersServed: n.othersServed,
+		AwaitSecrets: n.source.AwaitSecrets, Dial: n.dialer.ForCheck, Spawn: n.spawn, OthersServed: n.workloads.HasOthers,
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{

@@ -20,9 +20,6 @@ func (n *Node) join(w *workload.Workload) error {
 	return nil
 }
 
-// othersServed reports whether network namespaces other than the host's are served.
-func (n *Node) othersServed() bool { return n.workloads.Counts().Open > 0 }
-
 // leave closes all that is open in a network namespace, so that it can end, unless clients of it have come meanwhile.
 func (n *Node) leave(w *workload.Workload) (left bool) {
 	left, err := n.anchors.Leave(w)

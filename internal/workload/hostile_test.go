@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
 
@@ -104,13 +105,13 @@ func TestAWorkloadOfAThreadStaysWhileTheThreadDoes(t *testing.T) {
 		r.mustServe(cookie)
 	}
 	end()
-	for range 100 {
+	await.Quiet(t, func() string {
 		// The kernel takes a moment to forget the thread.
-		if r.s.scanAgain(); r.s.Counts().Open == 0 {
-			break
+		if r.s.scanAgain(); r.s.Counts().Open > 0 {
+			return "the workload of a thread that has ended stays"
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return ""
+	})
 	r.mustServe()
 	r.mustHaveCalled("join 1", "leave 1")
 }

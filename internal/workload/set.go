@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,6 +71,8 @@ type Set struct {
 	counts Counts
 	warned time.Time
 	infos  quota
+	// others is how many workloads there are, for callers that hold no lock.
+	others atomic.Int32
 }
 
 // event says that a thread of a namespace has connected to a service address.
@@ -130,7 +133,7 @@ func (s *Set) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	look, stop, err := poller.NewTicker(lookPace, func() bool { return s.Counts().Open > 0 })
+	look, stop, err := poller.NewTicker(lookPace, s.HasOthers)
 	defer stop()
 	if err != nil {
 		s.cfg.Logger.Error("network namespaces without processes stay open", "err", err)
@@ -180,8 +183,8 @@ func (s *Set) Get(id ID) *Workload {
 	return s.byID[id]
 }
 
-// List returns the workloads other than the own one, in the order of their numbers.
-func (s *Set) List() []*Workload {
+// list returns the workloads other than the own one, in the order of their numbers.
+func (s *Set) list() []*Workload {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]*Workload, 0, len(s.byID))
@@ -190,6 +193,9 @@ func (s *Set) List() []*Workload {
 	}
 	return list
 }
+
+// HasOthers reports whether workloads other than the own one are served. It waits for no lock.
+func (s *Set) HasOthers() bool { return s.others.Load() > 0 }
 
 // Counts returns the current counts.
 func (s *Set) Counts() Counts {
@@ -271,7 +277,7 @@ func (s *Set) scan() error {
 	if !isIncomplete(err) {
 		s.retries.keep(found.oldest)
 	}
-	for _, w := range s.List() {
+	for _, w := range s.list() {
 		// A thread with a namespace of its own is found by its report alone.
 		if oldest := found.oldest[w.inode]; oldest != 0 || !s.isWitnessed(w) {
 			// 0 where the namespace has no process.
@@ -386,6 +392,7 @@ func (s *Set) add(w *Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID[w.ID], s.byCookie[w.Netns] = w, w
+	s.others.Store(int32(len(s.byID)))
 }
 
 func (s *Set) forget(w *Workload) {
@@ -393,6 +400,7 @@ func (s *Set) forget(w *Workload) {
 	defer s.mu.Unlock()
 	delete(s.byID, w.ID)
 	delete(s.byCookie, w.Netns)
+	s.others.Store(int32(len(s.byID)))
 }
 
 // failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
@@ -454,7 +462,7 @@ func (s *Set) hasUnused() bool {
 
 // unused are workloads whose witness has ended or left the namespace, and of which no connection is open. The caller holds work.
 func (s *Set) unused() (list []*Workload) {
-	for _, w := range s.List() {
+	for _, w := range s.list() {
 		if !s.isWitnessed(w) && !s.isInUse(w.ID) {
 			list = append(list, w)
 		}
@@ -483,7 +491,7 @@ func (s *Set) drop(w *Workload) {
 func (s *Set) Close() {
 	s.work.Lock()
 	defer s.work.Unlock()
-	for _, w := range s.List() {
+	for _, w := range s.list() {
 		s.cfg.Leave(w)
 		s.drop(w)
 	}

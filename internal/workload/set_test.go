@@ -224,7 +224,7 @@ func (r *rig) cookieOf(pid int) uint64 {
 // mustServe demands these namespaces, in the order in which they have joined.
 func (r *rig) mustServe(cookies ...uint64) []*Workload {
 	r.t.Helper()
-	list := r.s.List()
+	list := r.s.list()
 	var got []uint64
 	for _, w := range list {
 		got = append(got, w.Netns)
@@ -438,7 +438,7 @@ func TestWithinBesideLeaving(t *testing.T) {
 	for range 4 {
 		users.Go(func() {
 			for ctx.Err() == nil {
-				for _, w := range r.s.List() {
+				for _, w := range r.s.list() {
 					if err := mustBeWithin(w); err != nil && !errors.Is(err, errLeft) {
 						t.Error(err)
 					}
