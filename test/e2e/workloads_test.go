@@ -54,14 +54,16 @@ func TestOneDaemonServesThePodsOfAHost(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy serves one network namespace")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		for _, tt := range []struct {
-			name      string
-			service   netip.AddrPort
-			six, away bool
+			name    string
+			service netip.AddrPort
+			// six: IPv6. away: the servers are on another host. tcp: --same-host=tcp.
+			six, away, tcp bool
 		}{
-			{"servers in pods", podService, false, false},
-			{"servers in pods, IPv6", podService6, true, false},
-			{"servers on another host", podService, false, true},
-			{"servers on another host, IPv6", podService6, true, true},
+			{"servers in pods", podService, false, false, false},
+			{"servers in pods, IPv6", podService6, true, false, false},
+			{"servers in pods, over TCP", podService, false, false, true},
+			{"servers on another host", podService, false, true, false},
+			{"servers on another host, IPv6", podService6, true, true, false},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				node := harness.NewNode(t)
@@ -78,7 +80,11 @@ func TestOneDaemonServesThePodsOfAHost(t *testing.T) {
 				}
 				// A process of the pod runs when the daemon starts: the first connection is balanced.
 				client.Greeter(t, "resident")
-				balancer := harness.Start(t, mode, harness.OneCluster(tt.service, endpoints...), node.Place)
+				config := harness.OneCluster(tt.service, endpoints...)
+				if tt.tcp {
+					config.Arguments = []string{"--same-host=tcp"}
+				}
+				balancer := harness.Start(t, mode, config, node.Place)
 				requireWorkloads(t, balancer, map[bool]float64{false: 2, true: 1}[tt.away])
 
 				const requests = 1000
@@ -95,7 +101,7 @@ func TestOneDaemonServesThePodsOfAHost(t *testing.T) {
 				if n := balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_no_anchor"`); n != 0 {
 					t.Errorf("connections that went unbalanced: got %v, want none", n)
 				}
-				if joined := balancer.Metric(t, "xlb_verdicts_total", `verdict="ssock_joined"`); mode.Fast && (joined > 0) == tt.away {
+				if joined := balancer.Metric(t, "xlb_verdicts_total", `verdict="ssock_joined"`); mode.Fast && (joined > 0) == (tt.away || tt.tcp) {
 					t.Errorf("servers' sockets that requests go straight to: got %v", joined)
 				}
 			})
