@@ -7,8 +7,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +71,11 @@ func (s *Set) start(fd int, sa unix.Sockaddr, w *workload.Workload) (*listener, 
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{queue: queue{set: s, fd: fd}, workload: w, port: addrPort(bound).Port(), limit: queueLimit()}
+	limit, err := queueLimit(fd)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{queue: queue{set: s, fd: fd}, workload: w, port: addrPort(bound).Port(), limit: limit}
 	if err := s.watchListener(l); err != nil {
 		return nil, err
 	}
@@ -126,17 +128,14 @@ func (s *Set) beginAccepting() (err error) {
 	return err
 }
 
-// queueLimit is how many connections may wait at a listener of the calling thread's network namespace.
-func queueLimit() int {
-	text, err := os.ReadFile("/proc/sys/net/core/somaxconn")
+// queueLimit is how many connections may wait at a listener: what it has asked for, or net.core.somaxconn of its network namespace, if that is less. The kernel
+// shows it where it has the selective acknowledgements of connections (tcp_get_info). To read the file of the limit would cost each workload 3 KB of kernel memory.
+func queueLimit(fd int) (int, error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
-		return 1
+		return 0, os.NewSyscallError("getsockopt", err)
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 1
-	}
-	return n
+	return int(info.Sacked), nil
 }
 
 // Announced accepts what waits, and what is about to: a client may know of its connection before the listener does.

@@ -155,9 +155,11 @@ type Set struct {
 	hostListeners atomic.Pointer[[]*listener]
 	ready         *readySet
 	announced     map[*workload.Workload]maps.AnchorPorts
-	joining       sync.Mutex
-	stopped       bool
-	active        atomic.Int64
+	// withdrawn are workloads with listeners that the kernel programs are not to know. Guarded by joining.
+	withdrawn map[*workload.Workload]maps.AnchorPorts
+	joining   sync.Mutex
+	stopped   bool
+	active    atomic.Int64
 	// accepting is the beat at which connections are accepted, nil without the fast path. looks is how many looks are left for one that
 	// was announced, limitStep how often connections with limits are looked at, in ns.
 	accepting *poller.Beat
@@ -213,7 +215,7 @@ func New(cfg Config) (*Set, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	s.ready, s.announced = ready, map[*workload.Workload]maps.AnchorPorts{}
+	s.ready, s.announced, s.withdrawn = ready, map[*workload.Workload]maps.AnchorPorts{}, map[*workload.Workload]maps.AnchorPorts{}
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
 	s.listeners.Store(&[]*listener{})
@@ -677,6 +679,7 @@ func (s *Set) StopListening() error {
 		err = errors.Join(err, s.cfg.Sockets.Anchors.Delete(l.workload.Netns))
 	}
 	clear(s.announced)
+	clear(s.withdrawn)
 	s.setListeners(nil)
 	if err := errors.Join(err, closeAll(list)); err != nil {
 		return fmt.Errorf("close anchor listeners: %w", err)

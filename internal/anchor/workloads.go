@@ -84,6 +84,14 @@ func (s *Set) listenAtAll(w *workload.Workload, ports []uint16, loopback netip.A
 	return opened, nil
 }
 
+// bindEarly lets a socket bind to an address that its network namespace does not have yet: a pod's loopback interface comes up some time after it was made.
+func bindEarly(fd, family int) error {
+	if family == unix.AF_INET {
+		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1))
+	}
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
+}
+
 func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error) {
 	family, sa := sockaddrOf(a)
 	fd, err := newListening(family)
@@ -91,7 +99,7 @@ func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error
 		return nil, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
 	}
 	if w.ID != workload.Host {
-		err = mustBeUp(fd)
+		err = bindEarly(fd, family)
 	}
 	var l *listener
 	if err == nil {
@@ -101,19 +109,6 @@ func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error
 		return nil, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
 	}
 	return l, nil
-}
-
-// mustBeUp fails with EADDRNOTAVAIL where the loopback interface of a socket's network namespace is down. In a namespace that has never had an address the
-// kernel lets a socket bind to 127.0.0.1 all the same, and not to ::1: the workload would be without IPv6 when its loopback has come up.
-func mustBeUp(fd int) error {
-	lo, err := unix.NewIfreq("lo")
-	if err == nil {
-		err = os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, lo))
-	}
-	if err == nil && lo.Uint16()&unix.IFF_UP == 0 {
-		err = fmt.Errorf("the loopback interface is down: %w", unix.EADDRNOTAVAIL)
-	}
-	return err
 }
 
 // leastAcceptAt is what a workload may make of acceptAt by the limit of its own namespace, which anyone may set who has made one: with less, every
@@ -167,6 +162,45 @@ func closeAll(list []*listener) (err error) {
 	return err
 }
 
+// Withdraw has the kernel programs leave a workload alone: connections that its clients begin are not balanced, those that are open, or wait, are served.
+func (s *Set) Withdraw(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	ports, ok := s.announced[w]
+	if !ok {
+		return errStopped
+	}
+	if err := s.cfg.Sockets.Anchors.Put(w.Netns, maps.AnchorPorts{Workload: ports.Workload}); err != nil {
+		return err
+	}
+	s.withdrawn[w] = ports
+	delete(s.announced, w)
+	return nil
+}
+
+// Announce takes Withdraw back, for a workload that has not left.
+func (s *Set) Announce(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	ports, ok := s.withdrawn[w]
+	if !ok {
+		return errStopped
+	}
+	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
+		return err
+	}
+	s.announced[w] = ports
+	delete(s.withdrawn, w)
+	return nil
+}
+
+// Forget has the kernel programs know nothing of a workload any more that was withdrawn, and has left.
+func (s *Set) Forget(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	return s.cfg.Sockets.Anchors.Delete(w.Netns)
+}
+
 // Leave takes the announcement of a workload back and closes its listeners, unless connections of its clients are open, or wait: then it changes nothing, and
 // reports false. While it finds that out the workload may be unannounced for a moment: a connection that a client begins then is not balanced. One whose
 // client has read the ports just before, and that comes when the listeners have closed, is refused, or reset if it comes just as they close.
@@ -184,6 +218,14 @@ func (s *Set) Leave(w *workload.Workload) (left bool, err error) {
 
 // leave is Leave of a workload that had no connection a moment ago. The caller holds joining.
 func (s *Set) leave(w *workload.Workload) (left bool, err error) {
+	if _, ok := s.withdrawn[w]; ok {
+		// The kernel programs leave it alone already, and go on to do so.
+		left, err := s.closeUnusedListeners(w)
+		if left {
+			delete(s.withdrawn, w)
+		}
+		return left, err
+	}
 	if err := s.cfg.Sockets.Anchors.Delete(w.Netns); err != nil {
 		return false, err
 	}

@@ -291,22 +291,21 @@ func tryConnect(w *workload.Workload, to netip.AddrPort) error {
 }
 
 func TestJoinThatFailsLeavesNothingOpen(t *testing.T) {
-	r := newRig(t, setup{})
-	bare, up := workloadtest.Bare(t, 1), workloadtest.New(t, 2)
 	tests := []struct {
 		name    string
-		w       *workload.Workload
-		prepare func()
+		prepare func(r *rig)
 		want    error
 	}{
-		{"loopback is down", bare, func() {}, unix.EADDRNOTAVAIL},
-		{"no announcement", up, func() { r.anchors.Fail = func() bool { return true } }, mapstest.ErrFault},
+		{"no look at its listeners", func(r *rig) { must(t, r.s.ready.close()) }, unix.EBADF},
+		{"no announcement", func(r *rig) { r.anchors.Fail = func() bool { return true } }, mapstest.ErrFault},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			w := workloadtest.New(t, 1)
+			tt.prepare(r)
 			before, listeners := tcptest.Descriptors(t), len(*r.s.listeners.Load())
-			tt.prepare()
-			err := r.s.Join(tt.w)
+			err := r.s.Join(w)
 			r.anchors.Fail = nil
 			if !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
@@ -317,10 +316,72 @@ func TestJoinThatFailsLeavesNothingOpen(t *testing.T) {
 			if n := len(*r.s.listeners.Load()); n != listeners {
 				t.Errorf("%d listeners behind it, %d before", n, listeners)
 			}
-			if _, ok, _ := r.anchors.Lookup(tt.w.Netns); ok {
+			if _, ok, _ := r.anchors.Lookup(w.Netns); ok {
 				t.Error("anchor ports are announced")
 			}
 		})
+	}
+}
+
+// A container runtime makes a namespace, and sets its interfaces up later.
+func TestANamespaceIsServedBeforeItsLoopbackIsUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{serve: echo})
+	w := workloadtest.Bare(t, 1)
+	must(t, r.s.Join(w))
+	must(t, workloadtest.Up(w))
+	r.within(w, func() {
+		for _, to := range r.addresses() {
+			r.dialTo(to).exchange("hello")
+		}
+	})
+}
+
+// A workload that is withdrawn gets no further connection, and loses none.
+func TestAWithdrawnWorkloadKeepsItsConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{serve: echo})
+	w := r.joined(1)
+	r.within(w, func() {
+		ports := r.ports()
+		open := r.dial()
+		open.exchange("hello")
+		must(t, r.s.Withdraw(w))
+		r.mustBeLeftAlone(w)
+		if left, err := r.s.Leave(w); left || err != nil {
+			t.Errorf("leave with an open connection: %v, %v", left, err)
+		}
+		r.mustBeLeftAlone(w)
+		open.exchange("hello again")
+		must(t, r.s.Announce(w))
+		if got := r.ports(); got != ports {
+			t.Errorf("announced again: %+v, want %+v", got, ports)
+		}
+		must(t, r.s.Withdraw(w))
+		must(t, open.Close())
+	})
+	await.Quiet(t, func() string {
+		if left, err := r.s.Leave(w); !left || err != nil {
+			return fmt.Sprintf("leave without connections: %v, %v", left, err)
+		}
+		return ""
+	})
+	r.mustBeLeftAlone(w)
+	if err := r.s.Announce(w); err == nil {
+		t.Error("a workload that has left is announced")
+	}
+	must(t, r.s.Forget(w))
+	if ports, ok, _ := r.anchors.Lookup(w.Netns); ok {
+		t.Errorf("the kernel programs know it still: %+v", ports)
+	}
+}
+
+// mustBeLeftAlone fails unless the kernel programs know a workload, and balance nothing of it.
+func (r *rig) mustBeLeftAlone(w *workload.Workload) {
+	r.t.Helper()
+	want := maps.AnchorPorts{Workload: uint32(w.ID)}
+	if ports, ok, _ := r.anchors.Lookup(w.Netns); !ok || ports != want {
+		r.t.Errorf("announced: %+v, %v, want %+v", ports, ok, want)
 	}
 }
 

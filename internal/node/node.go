@@ -85,6 +85,8 @@ type Options struct {
 	// OtherNamespaces balances the processes of network namespaces other than the daemon's own, for which CAP_SYS_ADMIN is needed; NoOwnNamespace leaves
 	// those of its own alone.
 	OtherNamespaces, NoOwnNamespace bool
+	// NamespaceDirectories are those whose files are network namespaces, that of "ip netns" for instance.
+	NamespaceDirectories []string
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	// Build is this program, to be shown.

@@ -6,7 +6,9 @@ import "github.com/xlb-project/xlb/internal/workload"
 
 func (n *Node) newWorkloads(own *workload.Workload) *workload.Set {
 	return workload.NewSet(workload.Config{
-		Own: own, Cgroups: n.o.Cgroups, Others: n.o.OtherNamespaces, Join: n.join, Leave: n.leave, InUse: n.isInUse, Logger: n.log,
+		Own: own, Cgroups: n.o.Cgroups, Others: n.o.OtherNamespaces, NoOwn: n.o.NoOwnNamespace, Names: n.o.NamespaceDirectories,
+		Join: n.join, Leave: n.leave, Withdraw: func(w *workload.Workload) error { return n.anchors.Withdraw(w) },
+		Announce: func(w *workload.Workload) error { return n.anchors.Announce(w) }, Forget: n.forget, InUse: n.isInUse, Logger: n.log,
 	})
 }
 
@@ -36,3 +38,10 @@ func (n *Node) leave(w *workload.Workload) (left bool) {
 
 // isInUse reports whether connections of a workload's clients are open: a process elsewhere may hold their sockets.
 func (n *Node) isInUse(id workload.ID) bool { return n.anchors.OpenOf(id) > 0 }
+
+// forget has the kernel report a network namespace again that it was to leave alone.
+func (n *Node) forget(w *workload.Workload) {
+	if err := n.anchors.Forget(w); err != nil {
+		n.log.Warn("forget a network namespace", "workload", w.ID, "err", err)
+	}
+}

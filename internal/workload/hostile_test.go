@@ -97,7 +97,7 @@ func threadApart(t *testing.T) (tid int, cookie uint64, end func()) {
 func TestAWorkloadOfAThreadStaysWhileTheThreadDoes(t *testing.T) {
 	r := newRig(t)
 	tid, cookie, end := threadApart(t)
-	if !r.s.admit(event{cookie, tid}) {
+	if !r.s.admit(event{cookie, tid, time.Now()}) {
 		t.Fatal("the thread does not lead to its namespace")
 	}
 	for range 2 {
@@ -123,9 +123,7 @@ func TestTheNumberOfTheHostIsNotGiven(t *testing.T) {
 	r.s.last = math.MaxUint32 - 1
 	must(t, r.s.Scan())
 	r.mustHaveCalled(fmt.Sprint("join ", uint32(math.MaxUint32)))
-	if got, want := r.s.Counts(), (Counts{Joined: 1, Failed: 1, Open: 1}); got != want {
-		t.Errorf("counts %+v, want %+v", got, want)
-	}
+	r.awaitCounts(Counts{Joined: 1, Failed: 1, Open: 1})
 	if text := r.log.String(); !strings.Contains(text, errNoNumber.Error()) {
 		t.Errorf("the log does not tell: %s", text)
 	}
@@ -152,7 +150,7 @@ func TestFailingNamespacesAreTriedLessAndLess(t *testing.T) {
 	try := func(wantFailed uint64) {
 		t.Helper()
 		must(t, r.s.Scan())
-		if !r.s.admit(event{cookie, pid}) {
+		if !r.s.admit(event{cookie, pid, time.Now()}) {
 			t.Error("the report is taken for one that leads nowhere")
 		}
 		if got := r.s.Counts().Failed; got != wantFailed {
@@ -197,7 +195,7 @@ func TestFailuresAreLoggedOnceASecond(t *testing.T) {
 func TestScansTakeATenthOfTheTimeAtMost(t *testing.T) {
 	r := newRig(t)
 	must(t, r.s.Scan())
-	if got := r.s.untilScan(); got <= 0 || got > scanPause {
+	if got := r.s.until(&r.s.scanAt); got <= 0 || got > scanPause {
 		t.Errorf("the next scan is in %v, want up to %v", got, scanPause)
 	}
 	// To join takes time, too, but once.
@@ -212,7 +210,7 @@ func TestScansTakeATenthOfTheTimeAtMost(t *testing.T) {
 	}
 	must(t, r.s.Scan())
 	r.advance(-time.Minute)
-	if got := r.s.untilScan(); got <= 29*time.Second || got > 40*time.Second {
+	if got := r.s.until(&r.s.scanAt); got <= 29*time.Second || got > 40*time.Second {
 		t.Errorf("the next scan is in %v, want ten times the 3 s that the look has taken", got)
 	}
 }
@@ -228,8 +226,9 @@ func TestAWorkloadThatIsInUseAgainStays(t *testing.T) {
 	w := r.mustServe(cookie)[0]
 	must(t, mustBeWithin(w))
 	r.mustHaveCalled("join 1", "leave 1")
-	if got, want := r.s.Counts(), (Counts{Joined: 1, Open: 1}); w.ID != 1 || got != want {
-		t.Errorf("number %d, counts %+v, want number 1 and %+v", w.ID, got, want)
+	r.awaitCounts(Counts{Joined: 1, Open: 1})
+	if w.ID != 1 {
+		t.Errorf("number %d, want 1", w.ID)
 	}
 	r.setStays(1, false)
 	r.s.scanAgain()
@@ -244,9 +243,7 @@ func TestAllLeaveAtTheEndEvenInUse(t *testing.T) {
 	r.setStays(1, true)
 	r.s.Close()
 	r.mustServe()
-	if got, want := r.s.Counts(), (Counts{Joined: 1, Left: 1}); got != want {
-		t.Errorf("counts %+v, want %+v", got, want)
-	}
+	r.awaitCounts(Counts{Joined: 1, Left: 1})
 }
 
 func TestLinesAboutWorkloadsAreFew(t *testing.T) {

@@ -28,6 +28,8 @@ type retry struct {
 	pause  time.Duration
 	// at is the end of the pause.
 	at time.Time
+	// err is the last failure.
+	err error
 }
 
 // mustWait reports whether a namespace is not to be tried yet. cookie is 0 where it is not known. One with another cookie is a new namespace, which has got
@@ -38,7 +40,7 @@ func (r retries) mustWait(inode netns.Inode, cookie uint64, now time.Time) bool 
 }
 
 // fail notes a failure.
-func (r retries) fail(inode netns.Inode, cookie uint64, now time.Time) {
+func (r retries) fail(inode netns.Inode, cookie uint64, err error, now time.Time) {
 	last, ok := r[inode]
 	pause := firstRetry
 	if ok && last.isOf(cookie) {
@@ -47,7 +49,7 @@ func (r retries) fail(inode netns.Inode, cookie uint64, now time.Time) {
 	if !ok && len(r) >= maxRetries {
 		r.dropAny()
 	}
-	r[inode] = retry{cookie, pause, now.Add(pause)}
+	r[inode] = retry{cookie, pause, now.Add(pause), err}
 }
 
 func (r retries) dropAny() {

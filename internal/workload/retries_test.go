@@ -14,8 +14,8 @@ func TestRetries(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := retries{}
 	at := func(n int) netns.Inode { return netns.Inode{Number: uint64(n)} }
-	r.fail(at(1), 11, now)
-	r.fail(at(2), 0, now)
+	r.fail(at(1), 11, nil, now)
+	r.fail(at(2), 0, nil, now)
 	for _, tt := range []struct {
 		inode  int
 		cookie uint64
@@ -29,12 +29,12 @@ func TestRetries(t *testing.T) {
 		t.Error("waits behind its pause")
 	}
 	// Another namespace has got the inode.
-	r.fail(at(1), 12, now)
+	r.fail(at(1), 12, nil, now)
 	if got := r[at(1)].pause; got != firstRetry {
 		t.Errorf("a new namespace waits %v, want %v", got, firstRetry)
 	}
 	for i := range 2 * maxRetries {
-		r.fail(at(i), 1, now)
+		r.fail(at(i), 1, nil, now)
 	}
 	if len(r) != maxRetries {
 		t.Errorf("%d namespaces are remembered, want %d at most", len(r), maxRetries)

@@ -28,11 +28,19 @@ type Config struct {
 	Cgroups []string
 	// Others says that network namespaces other than the own one are served.
 	Others bool
+	// NoOwn says that the own one is left alone.
+	NoOwn bool
+	// Names are directories of files that are network namespaces. One that gets a file there is joined before a process of it connects.
+	Names []string
 	// Join opens what serves a workload, and leaves nothing open where it fails: the next workload may get the same number. There is one call of Join or
 	// Leave at a time.
 	Join func(w *Workload) error
 	// Leave closes what serves a workload. false: it is in use again, and stays as it was. At the end of the Set it leaves all the same.
 	Leave func(w *Workload) (left bool)
+	// Withdraw ends the balancing of a workload's new connections; those that are open are served on. Announce takes that back.
+	Withdraw, Announce func(w *Workload) error
+	// Forget receives one that was withdrawn and has left, when its processes have ended, or before it joins again.
+	Forget func(w *Workload)
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
 	InUse  func(id ID) bool
 	Logger *slog.Logger
@@ -40,10 +48,14 @@ type Config struct {
 
 // Counts are of the network namespaces other than the daemon's own.
 type Counts struct {
-	// Joined are those that are or were served, Failed the attempts to serve one that failed, Left those that have no process any more.
+	// Joined are those that are or were served, Failed the attempts to serve one that failed, Left those that are served no more.
 	Joined, Failed, Left uint64
+	// Released counts calls of Release, Rejoined calls of Join that took one back.
+	Released, Rejoined uint64
 	// Open is how many are served.
 	Open int
+	// Joins is how long it took to serve those that have joined, from the kernel's report of each, or from when it was found.
+	Joins Durations
 }
 
 // Set finds the workloads of this daemon, and follows them while they have processes. It is safe for concurrent use.
@@ -58,27 +70,32 @@ type Set struct {
 	// work is held by the goroutine that joins and leaves. It guards what follows up to mu.
 	work    sync.Mutex
 	retries retries
-	// scanAt is when the next scan may begin.
-	scanAt time.Time
+	names   *names
+	// scanAt is when the next scan may begin, nameAt when names may be looked at again.
+	scanAt, nameAt time.Time
 
 	// mu guards what follows, for moments.
 	mu sync.Mutex
-	// byID and byCookie have the workloads but the own one, by the cookie of their namespace.
-	byID     map[ID]*Workload
-	byCookie map[uint64]*Workload
+	// byID and byCookie have the workloads that are served but the own one, released the released ones of which nothing is open any more, by the cookies of
+	// their namespaces.
+	byID               map[ID]*Workload
+	byCookie, released map[uint64]*Workload
+	// paths has a name of each namespace that has one.
+	paths map[netns.Inode]string
 	// last is the number that was given last.
 	last   ID
 	counts Counts
 	warned time.Time
 	infos  quota
-	// others is how many workloads there are, for callers that hold no lock.
-	others atomic.Int32
+	// others is how many workloads are served, followed how many with the released ones, for callers that hold no lock.
+	others, followed atomic.Int32
 }
 
 // event says that a thread of a namespace has connected to a service address.
 type event struct {
 	cookie uint64
 	tid    int
+	at     time.Time
 }
 
 const (
@@ -90,6 +107,10 @@ const (
 	// the last one: a tenth of the time at most goes into scans.
 	scanPause = 500 * time.Millisecond
 	scanRest  = 10
+	// namePause is scanPause for looks at names: a runtime gives a namespace its name some 100 ms before a process runs in it.
+	namePause = 5 * time.Millisecond
+	// advance is how long a namespace with a name is served that has no process yet.
+	advance = time.Minute
 )
 
 // errNoNumber is of a namespace that is found when all numbers have been used.
@@ -98,8 +119,9 @@ var errNoNumber = errors.New("all numbers of network namespaces have been used: 
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
 	return &Set{
-		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, events: make(chan event, queued),
-		now: time.Now, retries: retries{}, byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{},
+		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), events: make(chan event, queued),
+		now: time.Now, retries: retries{}, byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{}, released: map[uint64]*Workload{},
+		counts: Counts{Joins: newDurations()},
 	}
 }
 
@@ -111,17 +133,19 @@ func (s *Set) Scan() error {
 	}
 	s.work.Lock()
 	defer s.work.Unlock()
-	return s.scan()
+	// Names that are there join nothing: the processes do.
+	_, err := s.lookAtNames()
+	return errors.Join(err, s.scan())
 }
 
 // Seen takes a report of the kernel: a thread, by its number in the initial pid namespace, has connected to a service address from a network namespace that
 // is not served. It does not wait. What it has no room for the kernel reports again.
 func (s *Set) Seen(cookie uint64, tid int) {
-	if !s.cfg.Others || s.isServed(cookie) {
+	if !s.cfg.Others || s.isKnown(cookie) {
 		return
 	}
 	select {
-	case s.events <- event{cookie, tid}:
+	case s.events <- event{cookie, tid, s.now()}:
 	default:
 	}
 }
@@ -133,44 +157,50 @@ func (s *Set) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	look, stop, err := poller.NewTicker(lookPace, s.HasOthers)
+	look, stop, err := poller.NewTicker(lookPace, func() bool { return s.followed.Load() > 0 })
 	defer stop()
 	if err != nil {
 		s.cfg.Logger.Error("network namespaces without processes stay open", "err", err)
 	}
-	s.serve(ctx, look)
+	mounts, stopMounts := s.watchMounts()
+	defer stopMounts()
+	s.serve(ctx, look, mounts)
 }
 
-func (s *Set) serve(ctx context.Context, look <-chan struct{}) {
-	scan := time.NewTimer(scanPause)
-	scan.Stop()
-	isDue := false
+func (s *Set) serve(ctx context.Context, look, mounts <-chan struct{}) {
+	scan, names := newPaced(), newPaced()
+	defer scan.stop()
+	defer names.stop()
 	for {
 		isWanted := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-look:
-			// The oldest process has ended. Another one may be there.
-			isWanted = s.hasUnused()
+			s.closeReleased()
+			isWanted = s.hasUnsettled()
 		case e := <-s.events:
 			isWanted = !s.admit(e)
-		case <-scan.C:
+		case <-mounts:
+			names.want(s.until(&s.nameAt))
+		case <-names.due():
+			names.done()
+			s.joinNamed()
+		case <-scan.due():
+			scan.done()
 			s.scanAgain()
-			isDue = false
 		}
-		if isWanted && !isDue {
-			isDue = true
-			scan.Reset(s.untilScan())
+		if isWanted {
+			scan.want(s.until(&s.scanAt))
 		}
 	}
 }
 
-// untilScan is how long to wait for the next scan.
-func (s *Set) untilScan() time.Duration {
+// until is how long to wait for what may begin at that time, which the holder of work sets.
+func (s *Set) until(at *time.Time) time.Duration {
 	s.work.Lock()
 	defer s.work.Unlock()
-	return s.scanAt.Sub(s.now())
+	return at.Sub(s.now())
 }
 
 // Get returns a workload; nil: it has left.
@@ -203,16 +233,18 @@ func (s *Set) Counts() Counts {
 	defer s.mu.Unlock()
 	c := s.counts
 	c.Open = len(s.byID)
+	c.Joins = c.Joins.clone()
 	return c
 }
 
-func (s *Set) isServed(cookie uint64) bool {
+// isKnown reports whether a namespace is served, or released.
+func (s *Set) isKnown(cookie uint64) bool {
 	if cookie == s.cfg.Own.Netns {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byCookie[cookie] != nil
+	return s.byCookie[cookie] != nil || s.released[cookie] != nil
 }
 
 // admit joins the namespace that the kernel reports, and reports false where the thread does not lead to it: it has ended, has another namespace by now, or
@@ -220,20 +252,21 @@ func (s *Set) isServed(cookie uint64) bool {
 func (s *Set) admit(e event) bool {
 	s.work.Lock()
 	defer s.work.Unlock()
-	if s.isServed(e.cookie) {
+	if s.isKnown(e.cookie) {
 		return true
 	}
-	inode, err := netns.InodeOf(s.finder.namespaceOf(e.tid))
+	path := s.finder.namespaceOf(e.tid)
+	inode, err := netns.InodeOf(path)
 	switch {
 	case isGone(err):
 		return false
 	case err != nil:
-		s.failed(err, e.tid)
+		s.failed(err, path)
 		return true
 	case s.retries.mustWait(inode, e.cookie, s.now()):
 		return true
 	}
-	c := s.open(inode, e.tid)
+	c := s.open(inode, path)
 	switch {
 	case c == nil:
 		return false
@@ -242,6 +275,7 @@ func (s *Set) admit(e event) bool {
 		// The thread's own namespace is reported when it connects.
 		return false
 	}
+	c.witness, c.since = e.tid, e.at
 	s.join(c)
 	return true
 }
@@ -259,12 +293,20 @@ func (s *Set) scanAgain() {
 		return
 	}
 	for _, w := range s.unused() {
-		if !s.cfg.Leave(w) {
-			continue
+		if s.leave(w) && !w.isReleased {
+			s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
 		}
-		s.drop(w)
-		s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "workload", w.ID, "netns_cookie", w.Netns)
 	}
+}
+
+// leave closes what serves a workload, and forgets it, unless it is in use again. A process that is in the namespace later makes it another workload. The
+// caller holds work.
+func (s *Set) leave(w *Workload) (left bool) {
+	if !s.cfg.Leave(w) {
+		return false
+	}
+	s.drop(w)
+	return true
 }
 
 // scan finds the processes of all workloads anew, and joins those that are not served. The caller holds work.
@@ -281,10 +323,11 @@ func (s *Set) scan() error {
 		// A thread with a namespace of its own is found by its report alone.
 		if oldest := found.oldest[w.inode]; oldest != 0 || !s.isWitnessed(w) {
 			// 0 where the namespace has no process.
-			w.witness = oldest
+			s.setWitness(w, oldest)
 		}
 		delete(found.oldest, w.inode)
 	}
+	s.keepReleased(found.oldest, isIncomplete(err))
 	byPid := func(a, b netns.Inode) int { return cmp.Compare(found.oldest[a], found.oldest[b]) }
 	for _, inode := range slices.SortedFunc(maps.Keys(found.oldest), byPid) {
 		s.joinProcess(inode, found.oldest[inode])
@@ -300,7 +343,8 @@ func (s *Set) joinProcess(inode netns.Inode, pid int) {
 	if s.retries.mustWait(inode, 0, s.now()) {
 		return
 	}
-	if c := s.open(inode, pid); c != nil {
+	if c := s.open(inode, s.finder.namespaceOf(pid)); c != nil {
+		c.witness = pid
 		s.join(c)
 	}
 }
@@ -310,25 +354,32 @@ type candidate struct {
 	namespace *netns.Namespace
 	inode     netns.Inode
 	cookie    uint64
-	witness   int
+	// path is where it was found.
+	path string
+	// since is when it was found.
+	since time.Time
+	// witness and advance are those of the workload.
+	witness int
+	advance time.Time
 }
 
-// open opens the namespace of a process, or of a thread, that had this one a moment ago. nil: it has ended, or the failure has been noted.
-func (s *Set) open(inode netns.Inode, witness int) *candidate {
-	namespace, err := netns.Open(s.finder.namespaceOf(witness))
+// open opens the namespace which a file stands for, and stood for a moment ago. nil: it has ended, or the failure has been noted.
+func (s *Set) open(inode netns.Inode, path string) *candidate {
+	since := s.now()
+	namespace, err := netns.Open(path)
 	if err != nil {
 		if !isGone(err) {
-			s.failedAt(inode, 0, err, witness)
+			s.failedAt(inode, 0, err, path)
 		}
 		return nil
 	}
-	c := &candidate{namespace: namespace, witness: witness}
+	c := &candidate{namespace: namespace, path: path, since: since}
 	if c.inode, err = namespace.Inode(); err == nil {
 		c.cookie, err = namespace.Cookie()
 	}
 	if err != nil {
 		namespace.Close()
-		s.failedAt(inode, 0, err, witness)
+		s.failedAt(inode, 0, err, path)
 		return nil
 	}
 	return c
@@ -336,31 +387,37 @@ func (s *Set) open(inode netns.Inode, witness int) *candidate {
 
 // join makes a namespace a workload, unless it is one: the process may have entered it after it was found. It takes the namespace over.
 func (s *Set) join(c *candidate) {
-	if s.isServed(c.cookie) {
+	if s.isKnown(c.cookie) {
 		c.namespace.Close()
 		return
 	}
 	id, err := s.next()
 	if err != nil {
 		c.namespace.Close()
-		s.failedAt(c.inode, c.cookie, err, c.witness)
+		s.failedAt(c.inode, c.cookie, err, c.path)
 		return
 	}
 	w := New(id, c.cookie, c.namespace)
-	w.inode, w.witness = c.inode, c.witness
+	w.inode, w.witness, w.advance = c.inode, c.witness, c.advance
 	s.add(w)
 	if err := s.cfg.Join(w); err != nil {
 		s.forget(w)
 		w.close()
 		s.giveBack(id)
-		s.failedAt(c.inode, c.cookie, err, c.witness)
+		s.failedAt(c.inode, c.cookie, err, c.path)
 		return
 	}
 	delete(s.retries, c.inode)
+	s.joined(s.now().Sub(c.since))
+	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
+}
+
+// joined counts a namespace that has joined so long after it was found.
+func (s *Set) joined(after time.Duration) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.counts.Joined++
-	s.mu.Unlock()
-	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns_cookie", c.cookie, "pid", c.witness)
+	s.counts.Joins.add(after)
 }
 
 // next is a number that no workload has had. The one behind the last is that of the host.
@@ -392,7 +449,7 @@ func (s *Set) add(w *Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID[w.ID], s.byCookie[w.Netns] = w, w
-	s.others.Store(int32(len(s.byID)))
+	s.countLocked()
 }
 
 func (s *Set) forget(w *Workload) {
@@ -400,22 +457,27 @@ func (s *Set) forget(w *Workload) {
 	defer s.mu.Unlock()
 	delete(s.byID, w.ID)
 	delete(s.byCookie, w.Netns)
+	s.countLocked()
+}
+
+func (s *Set) countLocked() {
 	s.others.Store(int32(len(s.byID)))
+	s.followed.Store(int32(len(s.byID) + len(s.released)))
 }
 
 // failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
-func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, pid int) {
-	s.retries.fail(inode, cookie, s.now())
-	s.failed(err, pid)
+func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, path string) {
+	s.retries.fail(inode, cookie, err, s.now())
+	s.failed(err, path)
 }
 
 // failed counts a namespace that could not be joined, and logs it at most once a second. A later report of the kernel, or scan, will retry.
-func (s *Set) failed(err error, pid int) {
+func (s *Set) failed(err error, path string) {
 	s.mu.Lock()
 	s.counts.Failed++
 	s.mu.Unlock()
 	if s.mayWarn() {
-		s.cfg.Logger.Warn("a network namespace is not served; will retry", "pid", pid, "err", err, "remedy", remedy(err))
+		s.cfg.Logger.Warn("a network namespace is not served; will retry", "found", path, "err", err, "remedy", remedy(err))
 	}
 }
 
@@ -454,20 +516,35 @@ func (s *Set) level() slog.Level {
 	return slog.LevelDebug
 }
 
-func (s *Set) hasUnused() bool {
+// hasUnsettled reports whether a scan is needed: the oldest process of a namespace has ended, and another one may be there, or the first one may have come.
+func (s *Set) hasUnsettled() bool {
 	s.work.Lock()
 	defer s.work.Unlock()
-	return len(s.unused()) > 0
+	return len(s.unused()) > 0 || slices.ContainsFunc(s.list(), s.isExpected) || slices.ContainsFunc(s.releasedList(), s.mayHaveEnded)
 }
 
 // unused are workloads whose witness has ended or left the namespace, and of which no connection is open. The caller holds work.
 func (s *Set) unused() (list []*Workload) {
 	for _, w := range s.list() {
-		if !s.isWitnessed(w) && !s.isInUse(w.ID) {
+		if !s.isWitnessed(w) && !s.isInAdvance(w) && !s.isInUse(w.ID) {
 			list = append(list, w)
 		}
 	}
 	return list
+}
+
+// isExpected reports whether the first process of a namespace is awaited, to be known.
+func (s *Set) isExpected(w *Workload) bool { return w.witness == 0 && s.isInAdvance(w) }
+
+// isInAdvance reports whether a process may be about to enter the namespace.
+func (s *Set) isInAdvance(w *Workload) bool {
+	return s.now().Before(w.advance) && s.pathOf(w.inode) != ""
+}
+
+func (s *Set) setWitness(w *Workload, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.witness = pid
 }
 
 func (s *Set) isWitnessed(w *Workload) bool {
@@ -478,7 +555,7 @@ func (s *Set) isWitnessed(w *Workload) bool {
 	return err == nil && inode == w.inode
 }
 
-// drop forgets a workload that has left. A process that is in the namespace later makes it another workload. The caller holds work.
+// drop forgets a workload that has left. The caller holds work.
 func (s *Set) drop(w *Workload) {
 	s.forget(w)
 	w.close()
@@ -494,5 +571,8 @@ func (s *Set) Close() {
 	for _, w := range s.list() {
 		s.cfg.Leave(w)
 		s.drop(w)
+	}
+	for _, w := range s.releasedList() {
+		s.forgetReleased(w)
 	}
 }

@@ -36,7 +36,9 @@ type rig struct {
 	s      *Set
 	cgroup string
 	dir    *os.File
-	log    syncBuffer
+	// names is a directory for names of namespaces.
+	names string
+	log   syncBuffer
 
 	mu sync.Mutex
 	// calls are those of Join and Leave. Guarded by mu.
@@ -71,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	mount, err := check.CgroupMount()
 	must(t, err)
-	r := &rig{t: t, inUse: map[ID]bool{}, stays: map[ID]bool{}}
+	r := &rig{t: t, names: t.TempDir(), inUse: map[ID]bool{}, stays: map[ID]bool{}}
 	r.cgroup, err = os.MkdirTemp(mount, "xlb-workload-")
 	if err != nil {
 		t.Fatalf("make a cgroup (the tests need root): %v", err)
@@ -91,7 +93,7 @@ func newRig(t *testing.T) *rig {
 	own, err := netns.Cookie()
 	must(t, err)
 	r.s = NewSet(Config{
-		Own: Own(own), Cgroups: []string{r.cgroup}, Others: true, Join: r.join, Leave: r.leave, InUse: r.isInUse,
+		Own: Own(own), Cgroups: []string{r.cgroup}, Others: true, Names: []string{r.names}, Join: r.join, Leave: r.leave, Withdraw: r.withdraw, Announce: r.announce, Forget: r.forget, InUse: r.isInUse,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	r.s.now = r.now
@@ -148,6 +150,22 @@ func (r *rig) leave(w *Workload) (left bool) {
 	return !r.stays[w.ID]
 }
 
+func (r *rig) withdraw(w *Workload) error {
+	r.note(fmt.Sprint("withdraw ", w.ID))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fail
+}
+
+func (r *rig) announce(w *Workload) error {
+	r.note(fmt.Sprint("announce ", w.ID))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fail
+}
+
+func (r *rig) forget(w *Workload) { r.note(fmt.Sprint("forget ", w.ID)) }
+
 // mustBeWithin fails unless code of a workload runs in its namespace.
 func mustBeWithin(w *Workload) error {
 	return w.Within(func() error {
@@ -185,11 +203,22 @@ func (r *rig) setFailure(err error) {
 // start makes a process in the cgroup: in the network namespace of another one, or for 0 in a new one.
 func (r *rig) start(of int) (pid int, end func()) {
 	r.t.Helper()
+	return r.startAs(of, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(r.dir.Fd()), Pdeathsig: syscall.SIGKILL})
+}
+
+// startOutside makes a process in a new network namespace, and in no cgroup that is balanced.
+func (r *rig) startOutside() (pid int, end func()) {
+	r.t.Helper()
+	return r.startAs(0, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
+}
+
+func (r *rig) startAs(of int, as *syscall.SysProcAttr) (pid int, end func()) {
+	r.t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	if of != 0 {
 		cmd = exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", of), "sleep", "1000")
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(r.dir.Fd()), Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = as
 	if of == 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	}
@@ -251,10 +280,12 @@ func (r *rig) run() (stop func()) {
 func (r *rig) awaitCounts(want Counts) {
 	r.t.Helper()
 	await.Quiet(r.t, func() string {
-		if got := r.s.Counts(); got != want {
-			return fmt.Sprintf("counts: got %+v, want %+v", got, want)
+		got := r.s.Counts()
+		if got.Joins.Count != got.Joined {
+			return fmt.Sprintf("%d namespaces have joined, %d durations are counted", got.Joined, got.Joins.Count)
 		}
-		return ""
+		got.Joins = Durations{}
+		return cmp.Diff(want, got)
 	})
 }
 

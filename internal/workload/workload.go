@@ -5,6 +5,7 @@ package workload
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/netns"
 )
@@ -21,9 +22,13 @@ type Workload struct {
 	// Netns is the cookie of the network namespace (SO_NETNS_COOKIE).
 	Netns uint64
 	// inode and witness, a process or thread that is in the namespace, are how the Set finds out whether it has a process still. witness is 0 where that has
-	// ended, and no other has been found. The Set alone uses them.
+	// ended, and no other has been found. The Set alone uses them, and what follows up to mu; it changes witness and isReleased with Set.mu held.
 	inode   netns.Inode
 	witness int
+	// advance is until when it is served without a process, as long as it has a name.
+	advance time.Time
+	// isReleased: its new connections are not balanced.
+	isReleased bool
 
 	// mu guards what follows. It is held for reading while a thread is in the namespace: the descriptor of a closed one may be that of another.
 	mu sync.RWMutex

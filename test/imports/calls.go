@@ -47,7 +47,6 @@ const (
 // excepted are the uses of unfit functions by file, and why they harm nobody.
 var excepted = map[string]map[string]string{
 	"internal/admin/parameters.go":         {"url.ParseQuery": ofAdmin},
-	"internal/anchor/listener.go":          {"strconv.Atoi": ofThisMachine, "strings.TrimSpace": ofThisMachine},
 	"internal/check/host.go":               {"fmt.Sscanf": ofThisMachine, "strings.Fields": ofThisMachine, "strings.TrimSpace": ofThisMachine},
 	"internal/check/kernel.go":             {"strings.Fields": "makes one line of an error"},
 	"internal/check/limits.go":             {"strings.TrimSpace": ofThisMachine},

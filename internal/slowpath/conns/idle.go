@@ -114,7 +114,11 @@ func (p *Pool) put(c *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := c.peer.group
-	if p.closed || !p.keeps(at) || p.config.PerEndpoint <= 0 {
+	if !p.serves(at.workload) {
+		Abort(c.Conn)
+		return
+	}
+	if p.closed || !p.keeps(at.address) || p.config.PerEndpoint <= 0 {
 		_ = c.Close()
 		return
 	}
@@ -145,13 +149,19 @@ func (p *Pool) evict(to peer) {
 }
 
 // keeps needs mu.
-func (p *Pool) keeps(at group) bool {
-	_, ok := p.pooled[at.address]
-	_, joined := p.joined[at.workload]
-	return (ok || p.pooled == nil) && (joined || at.workload == workload.Host)
+func (p *Pool) keeps(endpoint netip.AddrPort) bool {
+	_, ok := p.pooled[endpoint]
+	return ok || p.pooled == nil
 }
 
-// Join keeps connections of a workload from now on, Leave closes those that are kept and keeps none: those in use are closed as they are put.
+// serves needs mu.
+func (p *Pool) serves(id workload.ID) bool {
+	_, joined := p.joined[id]
+	return joined || id == workload.Host
+}
+
+// Join keeps connections of a workload from now on, Leave resets those that are kept and keeps none: those in use are reset as they are put. What has sent
+// its end and gets no answer, since the interface of a pod goes before its last process does, would hold the network namespace for minutes.
 func (p *Pool) Join(id workload.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +173,15 @@ func (p *Pool) Leave(id workload.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.joined, id)
-	p.dropAll(func(at group) bool { return at.workload == id })
+	for at, conns := range p.conns {
+		if at.workload != id {
+			continue
+		}
+		for _, c := range conns {
+			Abort(c.Conn)
+		}
+		delete(p.conns, at)
+	}
 }
 
 // KeepOnly changes the endpoints of which connections are kept. It closes those to dropped ones, and later those that are still in use as they are

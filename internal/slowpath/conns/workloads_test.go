@@ -84,8 +84,14 @@ func TestConnectionsAreKeptWhileTheirWorkloadIsServed(t *testing.T) {
 	if !first.closed || !other.closed || ofHost.closed || ofNext.closed {
 		t.Errorf("closed: its own %t, %t, the host's %t, the next one's %t", first.closed, other.closed, ofHost.closed, ofNext.closed)
 	}
-	if late := park(p, 1, server); !late.closed {
+	late := park(p, 1, server)
+	if !late.closed {
 		t.Error("a connection whose request ended later is kept")
+	}
+	for _, c := range []*idleConn{first, other, late} {
+		if !c.isReset {
+			t.Error("a connection waits for the answer to its end: it would hold the network namespace")
+		}
 	}
 	if early := park(p, 3, server); !early.closed {
 		t.Error("a connection of a workload that has not joined is kept")

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/netns"
+)
+
+// State says whether the connections of a network namespace are balanced.
+type State string
+
+const (
+	// Served: its new connections are balanced.
+	Served State = "served"
+	// Leaving: its new connections are not. Some that were balanced are open still, and are served.
+	Leaving State = "leaving"
+	// Released: nothing of the daemon is in it.
+	Released State = "released"
+)
+
+// Info is what is known of a network namespace that is served, or released.
+type Info struct {
+	// ID is Host for the daemon's own. That of a released one is the number that it had.
+	ID ID
+	// Netns is its cookie, Inode the number of its file.
+	Netns, Inode uint64
+	// PID is a process, or thread, of it; 0: the daemon knows no process of it.
+	PID int
+	// Path is its name in a watched directory; empty: it has none.
+	Path  string
+	State State
+}
+
+var (
+	// ErrUnknown is of a network namespace that could not be served.
+	ErrUnknown = errors.New("no process of a balanced cgroup is in this network namespace")
+	// ErrOwn is of the daemon's own network namespace, which cannot be released.
+	ErrOwn = errors.New("this is the daemon's own network namespace, which stays as long as the daemon runs: --namespaces=others leaves it alone")
+)
+
+// List returns the daemon's own network namespace, and behind it those that are served, or were released, by their numbers. It does not wait for a join.
+func (s *Set) List() []Info {
+	list := []Info{s.ownInfo()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Values(s.byID))
+	all = slices.AppendSeq(all, maps.Values(s.released))
+	for _, w := range slices.SortedFunc(slices.Values(all), byNumber) {
+		list = append(list, s.infoLocked(w))
+	}
+	return list
+}
+
+func byNumber(a, b *Workload) int { return cmp.Compare(a.ID, b.ID) }
+
+func (s *Set) ownInfo() Info {
+	i := Info{ID: Host, Netns: s.cfg.Own.Netns, State: Served}
+	if s.cfg.NoOwn {
+		i.State = Released
+	}
+	if own, err := s.finder.own(); err == nil {
+		i.Inode = own.Number
+	}
+	return i
+}
+
+func (s *Set) info(w *Workload) Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.infoLocked(w)
+}
+
+// infoLocked describes a workload other than the own one. The caller holds mu.
+func (s *Set) infoLocked(w *Workload) Info {
+	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served}
+	switch {
+	case s.released[w.Netns] == w:
+		i.State = Released
+	case w.isReleased:
+		i.State = Leaving
+	}
+	return i
+}
+
+// Release ends the balancing of the new connections of a network namespace, by the number of its file, until Join. Those that are open are served to their
+// end. Then nothing of the daemon is in it any more.
+func (s *Set) Release(inode uint64) (Info, error) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if inode == s.ownInfo().Inode {
+		return Info{}, ErrOwn
+	}
+	w := s.find(inode)
+	switch {
+	case w == nil:
+		return Info{}, ErrUnknown
+	case w.isReleased:
+		return s.info(w), nil
+	}
+	if err := s.cfg.Withdraw(w); err != nil {
+		return Info{}, fmt.Errorf("have the kernel programs leave it alone: %w", err)
+	}
+	s.mu.Lock()
+	w.isReleased = true
+	s.counts.Released++
+	s.mu.Unlock()
+	s.cfg.Logger.Info("new connections of a network namespace are not balanced any more", "workload", w.ID, "netns", inode, "netns_cookie", w.Netns)
+	s.closeOneReleased(w)
+	return s.info(w), nil
+}
+
+// Join takes back what Release has done, and serves a network namespace that has not been found yet.
+func (s *Set) Join(inode uint64) (Info, error) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if inode == s.ownInfo().Inode {
+		return s.ownInfo(), nil
+	}
+	w := s.find(inode)
+	if w == nil || w.isReleased {
+		if err := s.takeBack(w, inode); err != nil {
+			return Info{}, err
+		}
+		w = s.find(inode)
+	}
+	return s.info(w), nil
+}
+
+// takeBack serves a network namespace that is not: w is nil where it was not released. The caller holds work.
+func (s *Set) takeBack(w *Workload, inode uint64) error {
+	var err error
+	switch {
+	case w == nil && !s.cfg.Others:
+		return ErrUnknown
+	case w == nil:
+		return s.joinAgain(nil, inode)
+	case s.released[w.Netns] == w:
+		s.forgetReleased(w)
+		err = s.joinAgain(w, inode)
+	default:
+		err = s.cfg.Announce(w)
+	}
+	if err != nil {
+		return fmt.Errorf("serve it again: %w", err)
+	}
+	s.mu.Lock()
+	w.isReleased = false
+	s.counts.Rejoined++
+	s.mu.Unlock()
+	s.cfg.Logger.Info("connections of a network namespace are balanced again", "netns", inode)
+	return nil
+}
+
+// joinAgain joins a network namespace of which nothing is open. Where it cannot the next connection, or scan, tries again. The caller holds work.
+func (s *Set) joinAgain(before *Workload, inode uint64) error {
+	for failed := range s.retries {
+		if failed.Number == inode {
+			delete(s.retries, failed)
+		}
+	}
+	if before != nil && s.isWitnessed(before) {
+		// It may be a thread, which a scan does not find.
+		s.joinProcess(before.inode, before.witness)
+	}
+	var err error
+	if s.find(inode) == nil {
+		err = s.scan()
+	}
+	if s.find(inode) != nil {
+		return nil
+	}
+	for failed, retry := range s.retries {
+		if failed.Number == inode {
+			return retry.err
+		}
+	}
+	return errors.Join(ErrUnknown, err)
+}
+
+// find returns the workload of a network namespace, by the number of its file; nil: it is not served, and has not been released.
+func (s *Set) find(inode uint64) *Workload {
+	for _, w := range slices.Concat(s.list(), s.releasedList()) {
+		if w.inode.Number == inode {
+			return w
+		}
+	}
+	return nil
+}
+
+// closeReleased closes what serves released workloads whose last connection has ended.
+func (s *Set) closeReleased() {
+	s.work.Lock()
+	defer s.work.Unlock()
+	for _, w := range s.list() {
+		if w.isReleased {
+			s.closeOneReleased(w)
+		}
+	}
+}
+
+// closeOneReleased is closeReleased of one. The caller holds work.
+func (s *Set) closeOneReleased(w *Workload) {
+	if s.isInUse(w.ID) || !s.leave(w) {
+		return
+	}
+	s.mu.Lock()
+	s.released[w.Netns] = w
+	s.countLocked()
+	s.mu.Unlock()
+	s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has been released", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
+}
+
+// releasedList are the workloads that were released, by their numbers. Each is held by its process, and by nothing of the daemon.
+func (s *Set) releasedList() []*Workload {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.released), byNumber)
+}
+
+func (s *Set) forgetReleased(w *Workload) {
+	s.cfg.Forget(w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.released, w.Netns)
+	s.countLocked()
+}
+
+// keepReleased takes those that were released out of what a scan has found, and forgets those that have ended: another namespace may have the number of the
+// file by now, but never the cookie. The caller holds work.
+func (s *Set) keepReleased(oldest map[netns.Inode]int, isIncomplete bool) {
+	for _, w := range s.releasedList() {
+		pid := oldest[w.inode]
+		if pid == 0 && s.isWitnessed(w) {
+			pid = w.witness
+		}
+		path := s.pathOf(w.inode)
+		if pid != 0 {
+			path = s.finder.namespaceOf(pid)
+		}
+		if cookieOf(path) == w.Netns {
+			s.setWitness(w, pid)
+			delete(oldest, w.inode)
+			continue
+		}
+		if !isIncomplete {
+			s.forgetReleased(w)
+		}
+	}
+}
+
+// mayHaveEnded reports whether no process, and no name, of a released workload is known to be there still. The caller holds work.
+func (s *Set) mayHaveEnded(w *Workload) bool {
+	return !s.isWitnessed(w) && s.pathOf(w.inode) == ""
+}
+
+// cookieOf is that of the network namespace which a file stands for, 0 where it cannot be read.
+func cookieOf(path string) uint64 {
+	namespace, err := netns.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer namespace.Close()
+	cookie, err := namespace.Cookie()
+	if err != nil {
+		return 0
+	}
+	return cookie
+}
