@@ -39,6 +39,7 @@ var resources = []resource{
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "NAME", "STATE", "CONNECTIONS"}, each(workloadCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
 	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
@@ -74,7 +75,8 @@ func getCommand(e *env) *cobra.Command {
 		Long: `Shows what a running daemon does, as it is now: from its admin API, which reads the
 live state that kernel and daemon share. "stats" leaves out counters that are zero;
 the JSON has them all. "config" says where the configuration comes from, what is in
-force of it, and why what came last was refused, field by field.
+force of it, and why what came last was refused, field by field. "workloads" are network
+namespaces whose processes are balanced, by the numbers that "lsns -t net" shows.
 
 With --watch it asks again and again, until it is interrupted: text has the time above each
 table, JSON has one line for each answer. After the first, an answer that fails is told of on
@@ -185,10 +187,18 @@ func sendAdmin(ctx context.Context, method, address, path string) ([]byte, error
 		return nil, refused(errors.New(strings.TrimSpace(string(body))))
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("admin address %s: %s: %s: %s", address, path, response.Status, strings.TrimSpace(string(body)))
+		return nil, &statusError{status: response.StatusCode, text: strings.TrimSpace(string(body)), asked: fmt.Sprintf("admin address %s: %s: %s", address, path, response.Status)}
 	}
 	return body, nil
 }
+
+// statusError is an answer of the admin API that is neither 200 nor 400.
+type statusError struct {
+	status      int
+	text, asked string
+}
+
+func (e *statusError) Error() string { return e.asked + ": " + e.text }
 
 // each makes a table of a list, one row for each item.
 func each[T any](cells func(*T) []string) func([]byte) ([][]string, error) {
@@ -239,6 +249,14 @@ func connectionCells(c *admin.Connection) []string {
 	return []string{
 		c.Client.String(), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
 	}
+}
+
+func workloadCells(w *admin.Workload) []string {
+	pid := ""
+	if w.PID != 0 {
+		pid = strconv.Itoa(w.PID)
+	}
+	return []string{number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(nameOfNamespace(w.Path)), w.State, number(w.Connections)}
 }
 
 func guardCells(g *admin.Guarded) []string {

@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +35,11 @@ var (
 )
 
 // daemon is what the admin API of a test shows.
-type daemon struct{ level *slog.LevelVar }
+type daemon struct {
+	level *slog.LevelVar
+	// released: the network namespace of this process was released.
+	released *atomic.Bool
+}
 
 func (d daemon) LogLevel() slog.Level { return d.level.Level() }
 
@@ -102,6 +108,37 @@ func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {
 	return explain.Explain(explain.Compiled(d.Config().Model), q)
 }
 
+func (daemon) Workloads() []admin.Workload {
+	return []admin.Workload{
+		{Netns: 4026531840, Cookie: 1, State: admin.WorkloadServed, Connections: 2},
+		{ID: 1, Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: admin.WorkloadLeaving, Connections: 1},
+		{ID: 2, Netns: 4026532402, Cookie: 6, Path: "/srv/netns/shop", State: admin.WorkloadReleased},
+	}
+}
+
+func (d daemon) ReleaseWorkload(netns uint64) (admin.Workload, error) {
+	d.released.Store(true)
+	return d.workload(netns)
+}
+
+func (d daemon) JoinWorkload(netns uint64) (admin.Workload, error) {
+	d.released.Store(false)
+	return d.workload(netns)
+}
+
+func (d daemon) workload(netns uint64) (admin.Workload, error) {
+	is, err := namespaceOfProcess(os.Getpid())
+	switch {
+	case err != nil:
+		return admin.Workload{}, err
+	case netns != is:
+		return admin.Workload{}, admin.ErrUnknownWorkload
+	case d.released.Load():
+		return admin.Workload{ID: 3, Netns: netns, Cookie: 7, State: admin.WorkloadLeaving, Connections: 2}, nil
+	}
+	return admin.Workload{ID: 3, Netns: netns, Cookie: 7, State: admin.WorkloadServed}, nil
+}
+
 func (daemon) Connections(int) ([]admin.Connection, error) {
 	opened := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return []admin.Connection{
@@ -113,7 +150,7 @@ func (daemon) Connections(int) ([]admin.Connection, error) {
 // adminAPI serves a daemon's admin API.
 func adminAPI(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(admin.NewHandler(daemon{new(slog.LevelVar)}, http.NotFoundHandler()))
+	server := httptest.NewServer(admin.NewHandler(daemon{new(slog.LevelVar), new(atomic.Bool)}, http.NotFoundHandler()))
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
 }

@@ -26,6 +26,8 @@ func verbs(e *env) []*cobra.Command {
 		explainCommand(e),
 		versionCommand(e),
 		logLevelCommand(e),
+		releaseCommand(e),
+		joinCommand(e),
 		demoCommand(e),
 		demoClientCommand(e),
 		heelsCommand(e),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -54,6 +55,10 @@ type state struct {
 	guarded          []Guarded
 	origins          []Origin
 	level            slog.Level
+	workloads        []Workload
+	// changed are the calls of ReleaseWorkload and JoinWorkload, which fail with failure.
+	changed []string
+	failure error
 }
 
 func (s *state) LogLevel() slog.Level { return s.level }
@@ -126,6 +131,21 @@ func (s *state) Intercepted(l *model.Listener) (bool, error) { return l.Address 
 
 func (s *state) Connections(limit int) ([]Connection, error) {
 	return s.connections[:min(limit, len(s.connections))], s.broken
+}
+
+func (s *state) Workloads() []Workload { return s.workloads }
+
+func (s *state) ReleaseWorkload(netns uint64) (Workload, error) {
+	return s.change("release", netns, WorkloadLeaving)
+}
+
+func (s *state) JoinWorkload(netns uint64) (Workload, error) {
+	return s.change("join", netns, WorkloadServed)
+}
+
+func (s *state) change(what string, netns uint64, after string) (Workload, error) {
+	s.changed = append(s.changed, fmt.Sprint(what, " ", netns))
+	return Workload{ID: 3, Netns: netns, Cookie: 9, State: after, Connections: 2}, s.failure
 }
 
 func (s *state) Explain(q *explain.Query) (*explain.Answer, error) {
@@ -236,8 +256,11 @@ func TestIndexNamesEveryPathThatAnswers(t *testing.T) {
 			path += "?url=http://127.80.0.1:8080/"
 		}
 		method := "GET"
-		if path == LogPath {
+		switch path {
+		case LogPath:
 			method = "POST"
+		case ReleaseWorkloadPath, JoinWorkloadPath:
+			method, path = "POST", path+"?netns=4026532301"
 		}
 		if status, body := ask(t, &state{}, method, path); status != 200 {
 			t.Errorf("%s: %d %s", path, status, body)

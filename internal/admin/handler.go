@@ -27,6 +27,8 @@ type api struct {
 	metrics http.HandlerFunc
 	// large makes all that are large, other than those of metrics: these are never refused for what others ask.
 	large *press
+	// workloads makes the answers of what releases and joins workloads.
+	workloads *press
 }
 
 // page is one path of the API.
@@ -37,7 +39,7 @@ type page struct {
 
 // NewHandler returns the admin API. The metrics handler answers in Prometheus's format.
 func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
-	a := &api{source: source, metrics: newPress(metrics.FormOf).of(metricsHandler.ServeHTTP), large: newPress(target)}
+	a := &api{source: source, metrics: newPress(metrics.FormOf).of(metricsHandler.ServeHTTP), large: newPress(target), workloads: newPress(target)}
 	mux := http.NewServeMux()
 	pages := a.pages()
 	for _, p := range pages {
@@ -67,6 +69,7 @@ func (a *api) pages() []page {
 		{"/xlb/endpoints", "rows of \"xlb get endpoints\" (JSON)", rows(a, a.endpointRows)},
 		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a, a.poolRows)},
 		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a, a.connectionRows)},
+		{WorkloadsPath, "rows of \"xlb get workloads\" (JSON)", rows(a, func() ([]Workload, error) { return append([]Workload{}, a.source.Workloads()...), nil })},
 		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
@@ -78,7 +81,7 @@ func (a *api) pages() []page {
 func writeIndex(w http.ResponseWriter, pages []page) {
 	var b strings.Builder
 	for _, p := range pages {
-		fmt.Fprintf(&b, "%-20s%s\n", p.path, p.help)
+		fmt.Fprintf(&b, "%-24s%s\n", p.path, p.help)
 	}
 	writeText(w, http.StatusOK, b.String())
 }

@@ -20,19 +20,6 @@ type LogLevel struct {
 	Level string `json:"level"`
 }
 
-// changes are the pages that change something. Envoy asks for POST there, too. A page in a browser can send one without reading the answer, so what comes
-// from another origin is refused.
-func (a *api) changes() []page {
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeText(w, http.StatusForbidden, "Origin, Sec-Fetch-Site: a page of another origin has sent this, and may change nothing\n")
-	}))
-	return []page{{
-		LogPath, "POST: the level of the log, and with ?level=debug|info|warning|error|off another one (?format=text|json)",
-		guard.Handler(http.HandlerFunc(a.logging)).ServeHTTP,
-	}}
-}
-
 // logging is Envoy's /logging for one logger, "xlb". What sets the levels of single loggers is refused: there are none.
 func (a *api) logging(w http.ResponseWriter, r *http.Request) {
 	level, err := levelAsked(r)

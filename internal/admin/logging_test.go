@@ -49,16 +49,19 @@ func TestLevelOfTheLogIsShownAndChanged(t *testing.T) {
 
 // A page in a browser may send a POST to any address, if it need not read the answer.
 func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
+	targets := []string{"/logging?level=debug", "/xlb/workloads/release?netns=7", "/xlb/workloads/join?netns=7"}
 	for _, header := range []http.Header{
 		{"Origin": {"http://evil.example"}}, {"Origin": {"null"}}, {"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}},
 	} {
-		s := &state{}
-		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9901/logging?level=debug", nil)
-		r.Header = header
-		w := httptest.NewRecorder()
-		handlerOf(s).ServeHTTP(w, r)
-		if w.Code != http.StatusForbidden || s.level != slog.LevelInfo {
-			t.Errorf("%v: got %d and level %v, want 403 and no change", header, w.Code, s.level)
+		for _, target := range targets {
+			s := &state{}
+			r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9901"+target, nil)
+			r.Header = header
+			w := httptest.NewRecorder()
+			handlerOf(s).ServeHTTP(w, r)
+			if w.Code != http.StatusForbidden || s.level != slog.LevelInfo || len(s.changed) > 0 {
+				t.Errorf("%s, %v: got %d, level %v and calls %q, want 403 and no change", target, header, w.Code, s.level, s.changed)
+			}
 		}
 	}
 }

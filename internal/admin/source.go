@@ -36,6 +36,12 @@ type Source interface {
 	Bound(l *model.Listener) string
 	// Connections returns open client connections, at most limit of them.
 	Connections(limit int) ([]Connection, error)
+	// Workloads lists the network namespaces whose processes are balanced, or were until they were released: the daemon's own first.
+	Workloads() []Workload
+	// ReleaseWorkload has the new connections of a network namespace, by its inode number, go where they go without a balancer; JoinWorkload takes it back.
+	// Both return what holds afterwards, and change nothing where it holds already. The error may be, or wrap, ErrUnknownWorkload or ErrOwnWorkload.
+	ReleaseWorkload(netns uint64) (Workload, error)
+	JoinWorkload(netns uint64) (Workload, error)
 	// LogLevel is the level of the log; SetLogLevel makes it another one.
 	LogLevel() slog.Level
 	SetLogLevel(level slog.Level)

@@ -161,8 +161,8 @@ func (s *Server) Yield(cfg *model.Config) {
 // readOnly refuses to change anything, for the default address: every user of the host can connect to it, and no operator has named it.
 func readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.Path == admin.LogPath && r.URL.Query().Has("level") {
-			http.Error(w, "this is the default address of the admin API, which changes nothing; start the daemon with --admin to change the level of its log", http.StatusForbidden)
+		if admin.Changes(r) {
+			http.Error(w, "this is the default address of the admin API, which changes nothing; start the daemon with --admin to change the level of its log, or which network namespaces it serves", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -101,7 +101,8 @@ func TestDefaultAdminAddressGoesToAListenerOfALaterConfiguration(t *testing.T) {
 func TestDefaultAdminAddressChangesNothing(t *testing.T) {
 	h := readOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for target, want := range map[string]int{
-		"/logging?level=off": http.StatusForbidden, "/logging": http.StatusOK, "/logging?format=json": http.StatusOK, "/envoy.service.status.v3": http.StatusOK,
+		"/logging?level=off": http.StatusForbidden, "/logging": http.StatusOK, "/logging?format=json": http.StatusOK,
+		"/xlb/workloads/release?netns=7": http.StatusForbidden, "/xlb/workloads/join": http.StatusForbidden, "/xlb/workloads": http.StatusOK, "/envoy.service.status.v3": http.StatusOK,
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, target, nil))

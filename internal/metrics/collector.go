@@ -65,7 +65,9 @@ var (
 	workloadsActive = describe("xlb_workloads_active",
 		"Network namespaces other than the daemon's own whose processes are balanced.")
 	workloadsTotal = describe("xlb_workloads_total",
-		"Network namespaces other than the daemon's own that were joined, that could not be, and that were left since their last process had gone, by event.", "event")
+		"Network namespaces other than the daemon's own that were joined, that could not be, that were left since their last process had gone, that an operator has released, and that one has taken back, by event.", "event")
+	workloadJoinSeconds = describe("xlb_workload_join_seconds",
+		"Time in which a network namespace other than the daemon's own was joined, from the kernel's report of its first connection, or from when it was found.")
 	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",
 		"Connections to service addresses that were intercepted.")
 
@@ -216,6 +218,14 @@ func (out emitter) gauge(d *prometheus.Desc, value uint64, labels ...string) {
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 }
 
+func (out emitter) histogram(d *prometheus.Desc, of *Durations) {
+	buckets := make(map[float64]uint64, len(of.Bounds))
+	for i, bound := range of.Bounds {
+		buckets[bound] = of.Counts[i]
+	}
+	out <- prometheus.MustNewConstHistogram(d, of.Count, of.Sum, buckets)
+}
+
 func (out emitter) counters(d *prometheus.Desc, values map[string]uint64) {
 	for label, n := range values {
 		out.counter(d, n, label)
@@ -267,6 +277,9 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(workloadsTotal, s.Workloads.Joined, "joined")
 	out.counter(workloadsTotal, s.Workloads.Failed, "failed")
 	out.counter(workloadsTotal, s.Workloads.Left, "left")
+	out.counter(workloadsTotal, s.Workloads.Released, "released")
+	out.counter(workloadsTotal, s.Workloads.Rejoined, "rejoined")
+	out.histogram(workloadJoinSeconds, &s.Workloads.JoinSeconds)
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
 	out.origins(s)
 	out.subscriptions(s)

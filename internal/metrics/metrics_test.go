@@ -48,8 +48,13 @@ func (s *state) SlowBytes() (uint64, uint64) { return s.received, s.sent }
 func (s *state) Resent() uint64              { return 3 }
 func (s *state) HeldBack() uint64            { return 5 }
 func (s *state) Panics() uint64              { return 6 }
-func (s *state) Workloads() Workloads        { return Workloads{Active: 2, Joined: 5, Failed: 1, Left: 3} }
-func (s *state) Build() Build                { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
+func (s *state) Workloads() Workloads {
+	return Workloads{
+		Active: 2, Joined: 5, Failed: 1, Left: 3, Released: 4, Rejoined: 2,
+		JoinSeconds: Durations{Bounds: []float64{0.01, 0.1}, Counts: []uint64{3, 4}, Count: 5, Sum: 1.25},
+	}
+}
+func (s *state) Build() Build { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
 func (s *state) SlowWork() SlowWork {
 	return SlowWork{Turns: map[string]uint64{"begun": 9, "refused": 1, "waited": 4, "ended": 0}, Worked: 1500 * time.Microsecond, Waiting: 2, Tenants: 3}
 }
@@ -154,6 +159,10 @@ func TestSnapshotAgreesWithStats(t *testing.T) {
 	}
 	for name, want := range map[string]uint64{
 		"xlb.requests.fast":                       150,
+		"xlb.workloads.released":                  4,
+		"xlb.workloads.rejoined":                  2,
+		"xlb.workloads.join.count":                5,
+		"xlb.workloads.join.microseconds":         1250000,
 		"xlb.requests.slow":                       5,
 		"xlb.leases.active":                       1,
 		"xlb.handovers.pool_empty":                4,

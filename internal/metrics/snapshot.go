@@ -69,6 +69,21 @@ type Workloads struct {
 	Joined uint64 `json:"joined"`
 	Failed uint64 `json:"failed"`
 	Left   uint64 `json:"left"`
+	// Released and Rejoined count how often an operator released one, and took it back.
+	Released uint64 `json:"released"`
+	Rejoined uint64 `json:"rejoined"`
+	// JoinSeconds are the times from when one was found, or the kernel reported it, until it was served.
+	JoinSeconds Durations `json:"join_seconds"`
+}
+
+// Durations is a histogram of seconds. It has one element of Counts for each of Bounds.
+type Durations struct {
+	// Bounds are upper bounds in seconds, ascending, without the infinite one; Counts are how many took so long at most.
+	Bounds []float64 `json:"bounds"`
+	Counts []uint64  `json:"counts"`
+	// Count is how many there are, Sum how long they took together, in seconds.
+	Count uint64  `json:"count"`
+	Sum   float64 `json:"sum"`
 }
 
 // Connections counts client connections.

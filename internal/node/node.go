@@ -85,7 +85,7 @@ type Options struct {
 	// OtherNamespaces balances the processes of network namespaces other than the daemon's own, for which CAP_SYS_ADMIN is needed; NoOwnNamespace leaves
 	// those of its own alone.
 	OtherNamespaces, NoOwnNamespace bool
-	// NamespaceDirectories are those whose files are network namespaces, that of "ip netns" for instance.
+	// NamespaceDirectories hold names of network namespaces. One that gets a name there is joined before its first process connects. Empty: each is joined at its first connection.
 	NamespaceDirectories []string
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
@@ -567,6 +567,6 @@ func (n *Node) newView() *view.View {
 	return view.New(view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
-		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads.Counts, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	})
 }

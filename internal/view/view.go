@@ -26,7 +26,6 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
-	"github.com/xlb-project/xlb/internal/workload"
 )
 
 var (
@@ -54,8 +53,8 @@ type Config struct {
 	Health     *healthctl.Manager
 	Guards     *guardctl.Controller
 	Scheduler  *shares.Scheduler
-	// Workloads counts the network namespaces beside the daemon's own.
-	Workloads func() workload.Counts
+	// Workloads are the network namespaces whose processes are balanced.
+	Workloads Workloads
 	Crashes   *crash.Log
 	// OpenTo counts the connections of the slow path to an endpoint.
 	OpenTo func(netip.AddrPort) uint64
@@ -209,12 +208,6 @@ func (m measured) Resent() uint64 { return m.v.cfg.Handback.Resent() }
 
 // Panics implements metrics.Source.
 func (m measured) Panics() uint64 { return m.v.cfg.Crashes.Count() }
-
-// Workloads implements metrics.Source.
-func (m measured) Workloads() metrics.Workloads {
-	c := m.v.cfg.Workloads()
-	return metrics.Workloads{Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left}
-}
 
 // HeldBack implements metrics.Source.
 func (m measured) HeldBack() uint64 { return m.v.cfg.Pool.HeldBack() }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Paths of the pages about workloads. The last two change something.
+const (
+	WorkloadsPath       = "/xlb/workloads"
+	ReleaseWorkloadPath = WorkloadsPath + "/release"
+	JoinWorkloadPath    = WorkloadsPath + "/join"
+)
+
+// NetnsParameter names the network namespace that is released or joined, by its inode number.
+const NetnsParameter = "netns"
+
+// States of a workload.
+const (
+	// WorkloadServed: its new connections are balanced.
+	WorkloadServed = "served"
+	// WorkloadLeaving: it was released, and connections are open still.
+	WorkloadLeaving = "leaving"
+	// WorkloadReleased: it was released, and nothing of the daemon is in it.
+	WorkloadReleased = "released"
+)
+
+// Workload is a row of /xlb/workloads: a network namespace whose processes are balanced, or were until it was released.
+type Workload struct {
+	// ID is the daemon's number of it, 0 for the daemon's own namespace.
+	ID uint32 `json:"id"`
+	// Netns is the inode number of the namespace, as lsns and /proc/PID/ns/net show it, Cookie that of SO_NETNS_COOKIE.
+	Netns  uint64 `json:"netns"`
+	Cookie uint64 `json:"cookie"`
+	// PID is a process in it, Path a file that the namespace is mounted at. Empty: not known.
+	PID  int    `json:"pid,omitempty"`
+	Path string `json:"path,omitempty"`
+	// State is one of the States of a workload.
+	State string `json:"state"`
+	// Connections are those of its clients that are intercepted and open.
+	Connections uint64 `json:"connections"`
+}
+
+// Errors of Source.ReleaseWorkload and Source.JoinWorkload that lie in the request.
+var (
+	// ErrUnknownWorkload: the network namespace has no process that could be balanced.
+	ErrUnknownWorkload = errors.New("no process of a balanced cgroup is in it")
+	// ErrOwnWorkload: it is that of the daemon.
+	ErrOwnWorkload = errors.New("it is the daemon's own")
+)
+
+// remedyOf says what to do where a network namespace could not be released or joined.
+func remedyOf(err error) string {
+	switch {
+	case errors.Is(err, ErrOwnWorkload):
+		return "start the daemon with --namespaces=others to leave it alone"
+	case errors.Is(err, ErrUnknownWorkload):
+		return `"xlb get workloads" lists those that the daemon knows, none but its own with --namespaces=own; "lsns -t net" lists all`
+	}
+	return `"xlb get workloads" says what holds now, and the daemon's log may say more; correct the cause, and try again`
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, ErrOwnWorkload):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrUnknownWorkload):
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}
+
+// workload serves a page that changes one. The Set of workloads does one thing at a time, and may look at all processes first: so each answer is made once for
+// all requests that ask for it meanwhile, and apart from the other pages, which do not wait for it.
+func (a *api) workload(change func(netns uint64) (Workload, error)) http.HandlerFunc {
+	return asked(func(w http.ResponseWriter, r *http.Request) {
+		netns, err := netnsAsked(r.URL.Query(), r.URL.Path)
+		if err != nil {
+			writeText(w, http.StatusBadRequest, err.Error()+"\n")
+			return
+		}
+		a.workloads.of(func(w http.ResponseWriter, _ *http.Request) { answerWorkload(w, netns, change) })(w, r)
+	}, parameter{name: NetnsParameter})
+}
+
+func answerWorkload(w http.ResponseWriter, netns uint64, change func(uint64) (Workload, error)) {
+	row, err := change(netns)
+	if err != nil {
+		writeText(w, statusOf(err), fmt.Sprintf("network namespace %d: %v; %s\n", netns, err, remedyOf(err)))
+		return
+	}
+	writeJSON(w, row)
+}
+
+// netnsAsked is the inode number that a query names.
+func netnsAsked(query url.Values, path string) (uint64, error) {
+	text := query.Get(NetnsParameter)
+	if text == "" {
+		return 0, fmt.Errorf("parameter %q: missing; name a network namespace by its inode number, as in %s?%s=4026531840", NetnsParameter, path, NetnsParameter)
+	}
+	netns, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || netns == 0 {
+		return 0, fmt.Errorf("parameter %q: %.40q is not an inode number; want that of a network namespace, as readlink /proc/PID/ns/net shows it", NetnsParameter, text)
+	}
+	return netns, nil
+}

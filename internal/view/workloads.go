@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"errors"
+
+	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/anchor"
+	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// Workloads is what a View needs of a *workload.Set.
+type Workloads interface {
+	Counts() workload.Counts
+	List() []workload.Info
+	Release(inode uint64) (workload.Info, error)
+	Join(inode uint64) (workload.Info, error)
+}
+
+// Workloads implements admin.Source.
+func (v *View) Workloads() []admin.Workload {
+	open, infos := openByWorkload(v.cfg.Anchors.List()), v.cfg.Workloads.List()
+	rows := make([]admin.Workload, 0, len(infos))
+	for i := range infos {
+		rows = append(rows, workloadRow(&infos[i], open))
+	}
+	return rows
+}
+
+// ReleaseWorkload implements admin.Source.
+func (v *View) ReleaseWorkload(netns uint64) (admin.Workload, error) {
+	return v.changedWorkload(v.cfg.Workloads.Release(netns))
+}
+
+// JoinWorkload implements admin.Source.
+func (v *View) JoinWorkload(netns uint64) (admin.Workload, error) {
+	return v.changedWorkload(v.cfg.Workloads.Join(netns))
+}
+
+func (v *View) changedWorkload(info workload.Info, err error) (admin.Workload, error) {
+	if err != nil {
+		return admin.Workload{}, workloadError(err)
+	}
+	return workloadRow(&info, openByWorkload(v.cfg.Anchors.List())), nil
+}
+
+// workloadError names an error of the Set as the admin API does.
+func workloadError(err error) error {
+	switch {
+	case errors.Is(err, workload.ErrOwn):
+		return admin.ErrOwnWorkload
+	case errors.Is(err, workload.ErrUnknown):
+		return admin.ErrUnknownWorkload
+	}
+	return err
+}
+
+// openByWorkload counts connections by the network namespace of their client. Those that came to a bound socket are of clients elsewhere.
+func openByWorkload(list []anchor.Info) map[workload.ID]uint64 {
+	open := map[workload.ID]uint64{}
+	for i := range list {
+		if !list[i].Bound {
+			open[list[i].Workload]++
+		}
+	}
+	return open
+}
+
+var workloadStates = map[workload.State]string{
+	workload.Served:   admin.WorkloadServed,
+	workload.Leaving:  admin.WorkloadLeaving,
+	workload.Released: admin.WorkloadReleased,
+}
+
+func workloadRow(i *workload.Info, open map[workload.ID]uint64) admin.Workload {
+	return admin.Workload{
+		ID: uint32(i.ID), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path, State: workloadStates[i.State], Connections: open[i.ID],
+	}
+}
+
+// Workloads implements metrics.Source.
+func (m measured) Workloads() metrics.Workloads {
+	c := m.v.cfg.Workloads.Counts()
+	return metrics.Workloads{
+		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined,
+		JoinSeconds: metrics.Durations{Bounds: c.Joins.Bounds, Counts: c.Joins.Counts, Count: c.Joins.Count, Sum: c.Joins.Sum},
+	}
+}
