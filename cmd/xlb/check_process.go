@@ -113,7 +113,7 @@ func resultsOf(p *check.Process, d *datapath.Attached) ([]check.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	serves, err := d.Serves(p.Netns)
+	service, err := d.ServiceOf(p.Netns)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func resultsOf(p *check.Process, d *datapath.Attached) ([]check.Result, error) {
 			Name: "process", Status: check.Missing, Detail: "this is the daemon, whose own connections are never intercepted", Remedy: "give the number of a client",
 		})
 	}
-	return append(results, lifeOf(d), namespaceOf(p, serves)), nil
+	return append(results, lifeOf(d), namespaceOf(p, service)), nil
 }
 
 // placeOf says where the daemon's programs are attached.
@@ -153,9 +153,16 @@ func lifeOf(d *datapath.Attached) check.Result {
 	return r
 }
 
-func namespaceOf(p *check.Process, serves bool) check.Result {
+func namespaceOf(p *check.Process, service datapath.Service) check.Result {
 	r := check.Result{Name: "network namespace", Status: check.OK, Detail: "the daemon serves it"}
-	if !serves {
+	switch service {
+	case datapath.Served:
+	case datapath.Released:
+		r.Status, r.Detail = check.Missing, "an operator has released it: its new connections are not balanced"
+		r.Remedy = fmt.Sprintf("take it back: xlb join --pid %d --admin ADDRESS, which is that of the daemon", p.PID)
+	case datapath.LeftAlone:
+		r.Status, r.Detail, r.Remedy = check.Missing, "it is the daemon's own, which is left alone (--namespaces=others)", "start the daemon with --namespaces=all"
+	default:
 		r.Status, r.Detail = check.Missing, "the daemon does not serve it, or not yet: it joins one when a process there first connects to a service address"
 		r.Remedy = fmt.Sprintf("connect once, and ask again; if it is still so, the daemon's log says why: it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and no --namespaces=own; "+
 			"or start a daemon in it: nsenter --net=/proc/%d/ns/net xlb run --cgroup %s --config envoy.yaml", p.PID, p.Cgroup)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -145,14 +144,43 @@ func (a *Attached) read() error {
 	return nil
 }
 
-// Serves reports whether the daemon takes connections of a network namespace, given by its cookie (SO_NETNS_COOKIE).
-func (a *Attached) Serves(cookie uint64) (bool, error) {
-	ports, err := a.anchors.LookupBytes(cookie)
-	if err != nil {
-		return false, fmt.Errorf("read map %s: %w", anchorsMap, err)
+// Service is what a daemon does for a network namespace.
+type Service uint8
+
+// What a daemon does for a network namespace.
+const (
+	// Unknown: the daemon has not joined it.
+	Unknown Service = iota
+	// Served: its connections are intercepted.
+	Served
+	// LeftAlone: it is the daemon's own, and is not to be served.
+	LeftAlone
+	// Released: an operator has taken it out.
+	Released
+)
+
+// ServiceOf is what the daemon does for a network namespace, given by its cookie (SO_NETNS_COOKIE).
+func (a *Attached) ServiceOf(cookie uint64) (Service, error) {
+	var ports maps.AnchorPorts
+	err := a.anchors.Lookup(cookie, &ports)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return Unknown, nil
 	}
-	// An entry without ports is that of a namespace which is known, and left alone.
-	return slices.ContainsFunc(ports, func(b byte) bool { return b != 0 }), nil
+	if err != nil {
+		return Unknown, fmt.Errorf("read map %s: %w; use the xlb of the daemon's version", anchorsMap, err)
+	}
+	return serviceBy(&ports), nil
+}
+
+// serviceBy reads an entry of the map. One without ports is that of a namespace which is known, and not served.
+func serviceBy(ports *maps.AnchorPorts) Service {
+	switch {
+	case ports.Port4 != [len(ports.Port4)]uint16{} || ports.Port6 != [len(ports.Port6)]uint16{}:
+		return Served
+	case ports.Workload == 0:
+		return LeftAlone
+	}
+	return Released
 }
 
 // ControlsMap is the map that the daemon itself has open, and nobody else for longer than a look.
