@@ -53,6 +53,8 @@ type envoyFlags struct {
 	whenDown   string
 	sameHost   string
 	namespaces string
+	// namespaceDirs are as in runFlags.
+	namespaceDirs []string
 }
 
 // passedOver are Envoy's arguments that change nothing here, and why. Those of takesValue have one.
@@ -90,6 +92,7 @@ const (
 	whenDownVariable = "XLB_WHEN_DOWN"
 	sameHostVariable = "XLB_SAME_HOST"
 	namesVariable    = "XLB_NAMESPACES"
+	nameDirsVariable = "XLB_NAMESPACE_DIRECTORIES"
 )
 
 func envoyCommand(e *env) *cobra.Command {
@@ -105,7 +108,7 @@ are refused. What stands behind "--" is ignored, as by Envoy.
 Unlike "xlb run" it adds the headers that Envoy adds, and serves every request in this process: who
 replaces Envoy expects its answers. With --envoy-headers=off local processes have the fast path.
 
-XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable}, ", ") + `.`,
+XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable, nameDirsVariable}, ", ") + `.`,
 		Example: `  xlb envoy -c envoy.yaml --service-node gateway-1 --service-cluster gateway
   ln -s /usr/bin/xlb /opt/envoy/bin/envoy`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -142,6 +145,7 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.whenDown, "when-down", cmp.Or(os.Getenv(whenDownVariable), passWhenDown), "as in \"xlb run\"")
 	flags.StringVar(&f.sameHost, "same-host", cmp.Or(os.Getenv(sameHostVariable), sameHostDirect), "as in \"xlb run\"")
 	flags.StringVar(&f.namespaces, "namespaces", cmp.Or(os.Getenv(namesVariable), namespacesAuto), "as in \"xlb run\"")
+	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, "as in \"xlb run\"")
 	flags.StringVar(&f.headers, "envoy-headers", cmp.Or(os.Getenv(headersVariable), "on"), "on: "+envoyHeadersUsage+"; or off")
 	for _, p := range passedOver {
 		if p.takesValue {
@@ -219,6 +223,10 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	if list := os.Getenv(cgroupVariable); len(cgroups) == 0 && list != "" {
 		cgroups = filepath.SplitList(list)
 	}
+	namespaceDirs := f.namespaceDirs
+	if list := os.Getenv(nameDirsVariable); namespaceDirs == nil && list != "" {
+		namespaceDirs = filepath.SplitList(list)
+	}
 	if len(problems) > 0 {
 		return nil, nil, errors.Join(problems...)
 	}
@@ -233,6 +241,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	return &runFlags{
 		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
 		drain: time.Duration(f.drain) * time.Second, logLevel: f.logLevel, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost, namespaces: f.namespaces,
+		namespaceDirs: namespaceDirs,
 	}, log, nil
 }
 

@@ -31,6 +31,26 @@ func TestNameOfEnvoyIsItsVerb(t *testing.T) {
 	}
 }
 
+func TestDirectoriesOfNamesComeFromTheEnvironmentUnlessTheyAreGiven(t *testing.T) {
+	t.Setenv(nameDirsVariable, "/run/netns:/srv/netns")
+	for _, tt := range []struct {
+		name        string
+		given, want []string
+	}{
+		{"from the environment", nil, []string{"/run/netns", "/srv/netns"}},
+		{"given", []string{"/run"}, []string{"/run"}},
+		{"no directory is given", []string{""}, []string{""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := envoyFlags{path: "envoy.yaml", mode: "serve", headers: "on", logLevel: "info", namespaceDirs: tt.given}
+			runs, _, err := f.runFlags(&env{})
+			if err != nil || !slices.Equal(runs.namespaceDirs, tt.want) {
+				t.Errorf("got %+v, %v, want %q", runs, err, tt.want)
+			}
+		})
+	}
+}
+
 func TestEnvoysArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
 	if err := os.WriteFile(file, []byte(envoyConfig), 0o600); err != nil {

@@ -175,6 +175,10 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"run"}, "--config: required: give an Envoy v3 bootstrap, as in: xlb run --config envoy.yaml"},
 		{[]string{"run", "--config", "x", "--when-down", "wait"}, `--when-down "wait": use pass, or fail to refuse connections that nobody serves`},
 		{[]string{"run", "--config", "x", "--same-host", "udp"}, `--same-host "udp": use direct, or tcp where clients and servers do not trust each other`},
+		{[]string{"run", "--config", "x", "--namespace-directory", "netns"}, "--namespace-directory netns: want an absolute path, as /run/netns"},
+		{[]string{"run", "--config", "x", "--namespace-directory", "/dev/null"}, "--namespace-directory /dev/null: not a directory; give the one in which network namespaces have names, as /run/netns"},
+		{[]string{"run", "--config", "x", "--namespaces", "own", "--namespace-directory", "/run/netns"},
+			"--namespace-directory: names are those of other network namespaces than the daemon's, which --namespaces=own does not serve; leave one of the two out"},
 		{[]string{"run", "--drain-time", "x"}, `invalid argument "x" for "--drain-time" flag: time: invalid duration "x"; see: xlb run --help`},
 		{[]string{"get"}, "get: 0 resources named; name one of listeners, routes, clusters, endpoints, pools, connections, workloads, guards, config, notes, stats; see: xlb get --help"},
 		{[]string{"explain", "GET"}, "explain: want a method and a URL, as in: xlb explain GET http://127.80.0.1:8080/cart; see: xlb explain --help"},
@@ -188,6 +192,25 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 			code, stdout, stderr := call(t, tt.args...)
 			if want := "xlb: " + tt.want + "\n"; code != exitRefused || stdout != "" || stderr != want {
 				t.Errorf("got code %d, stdout %q, stderr %q, want stderr %q", code, stdout, stderr, want)
+			}
+		})
+	}
+}
+
+func TestDirectoriesOfNamesAreThoseGivenOrTheUsualOnes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "later")
+	for _, tt := range []struct {
+		name        string
+		given, want []string
+	}{
+		{"not given", nil, []string{"/run/netns", "/var/run/docker/netns"}},
+		{"given, and not there yet", []string{missing, "/run"}, []string{missing, "/run"}},
+		{"no directory", []string{""}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := (&runFlags{namespaceDirs: tt.given}).namespaceDirectories()
+			if err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
 		})
 	}

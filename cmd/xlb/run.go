@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,7 +44,9 @@ type runFlags struct {
 	sameHost string
 	// namespaces says of which network namespaces processes are balanced.
 	namespaces string
-	logLevel   string
+	// namespaceDirs have names of network namespaces: nil where the flag is not given, "" for no directory.
+	namespaceDirs []string
+	logLevel      string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -71,6 +74,9 @@ const (
 	namespacesOthers = "others"
 	namespacesUsage  = "network `namespaces` whose processes are balanced: all, own, the daemon's alone, others, all but that, or auto, all where it may enter them"
 )
+
+const namespaceDirUsage = "`directory` with names of network namespaces: one that gets a name there is served before its first process connects; may be repeated, \"\" for none " +
+	"(default: /run/netns and /var/run/docker/netns)"
 
 // waitVariable is set by tests alone: senders wait for the locks of others' sockets, as they must not where anybody holds one.
 const waitVariable = "XLB_TEST_WAIT_FOR_LOCKS"
@@ -116,7 +122,7 @@ apart, at about half of the speed.
 
 Processes of all network namespaces are balanced, those of pods and containers too: the daemon
 opens sockets in each namespace, for which it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. Without
-these, or with --namespaces=own, it serves its own alone.
+these, or with --namespaces=own, it serves its own alone. "xlb release" takes one out.
 
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
@@ -140,6 +146,7 @@ without.`,
 	flags.StringVar(&f.whenDown, "when-down", passWhenDown, "`what` becomes of connections to service addresses while the daemon starts, drains or hangs: pass or fail")
 	flags.StringVar(&f.sameHost, "same-host", sameHostDirect, sameHostUsage)
 	flags.StringVar(&f.namespaces, "namespaces", namespacesAuto, namespacesUsage)
+	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, namespaceDirUsage)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
 	completes(c, "fast-path", fastPathAuto, "on", "off")
 	completes(c, "when-down", passWhenDown, failWhenDown)
@@ -254,11 +261,17 @@ func (f *runFlags) chooseNamespaces(o *node.Options) error {
 	if err != nil {
 		return fmt.Errorf("--namespaces: %w", err)
 	}
+	if o.NamespaceDirectories, err = f.namespaceDirectories(); err != nil {
+		return err
+	}
 	switch f.namespaces {
 	case namespacesAuto:
 		o.OtherNamespaces = may
 		return nil
 	case namespacesOwn:
+		if f.namespaceDirs != nil {
+			return errors.New("--namespace-directory: names are those of other network namespaces than the daemon's, which --namespaces=own does not serve; leave one of the two out")
+		}
 		return nil
 	case namespacesAll, namespacesOthers:
 		o.OtherNamespaces, o.NoOwnNamespace = true, f.namespaces == namespacesOthers
@@ -269,6 +282,27 @@ func (f *runFlags) chooseNamespaces(o *node.Options) error {
 		return fmt.Errorf("--namespaces %s: CAP_SYS_ADMIN and CAP_SYS_PTRACE are needed to open sockets in other network namespaces; grant them, or use own", f.namespaces)
 	}
 	return nil
+}
+
+// namespaceDirectories are where names of network namespaces are looked for. They need not exist yet: container runtimes make them.
+func (f *runFlags) namespaceDirectories() ([]string, error) {
+	if f.namespaceDirs == nil {
+		return namespaceDirectories, nil
+	}
+	var list []string
+	for _, dir := range f.namespaceDirs {
+		info, err := os.Stat(dir)
+		switch {
+		case dir == "":
+		case !filepath.IsAbs(dir):
+			return nil, fmt.Errorf("--namespace-directory %s: want an absolute path, as /run/netns", dir)
+		case err == nil && !info.IsDir():
+			return nil, fmt.Errorf("--namespace-directory %s: not a directory; give the one in which network namespaces have names, as /run/netns", dir)
+		default:
+			list = append(list, dir)
+		}
+	}
+	return list, nil
 }
 
 // newLog is a log on standard error, and its level, which may be changed.
