@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 	"github.com/xlb-project/xlb/internal/healthctl"
 	"github.com/xlb-project/xlb/internal/listeners"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/memory"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/netns"
@@ -183,7 +183,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.background(running, api)
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
-	debug.FreeOSMemory()
+	memory.Return()
 	n.source.ServeReloads(ctx, reload)
 	n.source.Stop()
 	n.drain()
@@ -380,6 +380,7 @@ func (n *Node) close() error {
 func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 	n.runPeriodically(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.runPeriodically(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
+	n.runPeriodically(ctx, memory.Pace, memory.IsExcessive, memory.Return)
 	n.runPeriodically(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
 	if n.o.FastPath {
 		left := n.datapath.NewSweeper(n.log)

@@ -83,7 +83,7 @@ func (v *View) Observe() { v.metrics.Observe() }
 
 // Metrics is the page of metrics.
 func (v *View) Metrics() http.Handler {
-	return returning(v.metrics.Handler(), func() int { return len(v.cfg.Activator.Generation().Config().Clusters) })
+	return v.metrics.Handler()
 }
 
 // Ready implements admin.Source.

@@ -70,6 +70,7 @@ var layers = map[string][]string{
 	"adminserver": {"admin", "model"},
 	"listeners":   {"anchor", "model", "slowpath"},
 	"precedence":  nil,
+	"memory":      nil,
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
