@@ -82,7 +82,7 @@ TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: with the packages below it, it is a part of test-all.
 UNIT_PACKAGES := ./bench/... ./test/imports ./test/words ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
-	./test/golden ./test/model ./test/envoyexamples ./examples/...
+	./test/golden ./test/pods ./test/model ./test/envoyexamples ./examples/...
 
 .PHONY: test
 test: ## Install what is missing, build, and run what every change must pass: ten minutes (root).
@@ -310,6 +310,11 @@ $(BENCH_CASES:%=bench-%): bench-%: build
 bench-heels: build ## HEELS beside direct connections and the balancer's own path: BENCH_ARGS='--case RR --rounds 5 --duration 1s --check'.
 	@scripts/install-deps bench
 	go run ./bench heels $(BENCH_ARGS)
+
+.PHONY: bench-pods
+bench-pods: build ## Network namespaces that come and go, and what memory each takes: BENCH_ARGS='--rate 200 --count 1,100 --check'.
+	@scripts/install-deps bench
+	go run ./bench pods $(BENCH_ARGS)
 
 .PHONY: bench-fortio
 bench-fortio: build
