@@ -152,6 +152,9 @@ func (l *Lab) namespace(h Host) netns.NsHandle {
 	return l.client
 }
 
+// Within runs f on a thread that is on a host: see the function Within.
+func (l *Lab) Within(h Host, f func() error) error { return Within(l.namespace(h), f) }
+
 // CPU returns the processor time that the processes of a role have used.
 func (l *Lab) CPU(r Role) (time.Duration, error) { return CPUOf(l.cgroup(r)) }
 

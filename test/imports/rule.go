@@ -99,6 +99,7 @@ var benchLayers = map[string][]string{
 	"report":    {"cases", "figures", "lab", "machine", "peers", "plot"},
 	"quote":     nil,
 	"heels":     {"lab", "load", "wrk"}, // a system of its own
+	"pods":      {"lab", "load"},        // XLB alone
 }
 
 // configLayers is the same for the folders of internal/config/. The package above them puts them together.
