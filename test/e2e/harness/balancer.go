@@ -624,6 +624,23 @@ func (b *Balancer) Descriptors(t testing.TB) int {
 	return len(open)
 }
 
+// Namespaces counts the network namespaces that the daemon has descriptors of.
+func (b *Balancer) Namespaces(t testing.TB) (n int) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", b.PID())
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range open {
+		// One that has been closed meanwhile has no link.
+		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.HasPrefix(to, "net:[") {
+			n++
+		}
+	}
+	return n
+}
+
 // HasOpen reports whether the daemon has a file open.
 func (b *Balancer) HasOpen(t testing.TB, path string) bool {
 	t.Helper()

@@ -43,17 +43,32 @@ func SameHost(t testing.TB) *Place {
 // Isolated returns a place in a network namespace that has only a loopback.
 func Isolated(t testing.TB) *Place {
 	t.Helper()
-	p := &Place{cgroup: newCgroup(t), ns: newNamespace(t), Address: netip.MustParseAddr("127.0.0.1")}
-	p.inside(t, func() error { return up("lo") })
-	return p
+	return apart(t, newCgroup(t))
 }
 
 // Apart is a place in the same cgroup that is in a network namespace of its own, with only a loopback: as a pod, for a daemon of its host.
 func (p *Place) Apart(t testing.TB) *Place {
 	t.Helper()
-	apart := &Place{cgroup: p.cgroup, ns: newNamespace(t), Address: netip.MustParseAddr("127.0.0.1")}
-	apart.inside(t, func() error { return up("lo") })
-	return apart
+	return apart(t, p.cgroup)
+}
+
+func apart(t testing.TB, in *cgroup) *Place {
+	t.Helper()
+	p := &Place{cgroup: in, ns: newNamespace(t), Address: netip.MustParseAddr("127.0.0.1")}
+	t.Cleanup(func() { p.letGo(t) })
+	p.inside(t, func() error { return up("lo") })
+	return p
+}
+
+// letGo closes the test's descriptor of the namespace. Nothing can be done in the place from then on.
+func (p *Place) letGo(t testing.TB) {
+	t.Helper()
+	if !p.ns.IsOpen() {
+		return
+	}
+	if err := p.ns.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Addresses of the two hosts, on the wire between them.
@@ -152,7 +167,7 @@ func (p *Place) Waiting(t testing.TB, to netip.AddrPort) (n int) {
 	return n
 }
 
-// newNamespace makes a namespace without a name: it goes with its last user.
+// newNamespace makes a namespace without a name: it goes with its last user. The caller closes it.
 func newNamespace(t testing.TB) netns.NsHandle {
 	t.Helper()
 	runtime.LockOSThread()
@@ -170,11 +185,6 @@ func newNamespace(t testing.TB) netns.NsHandle {
 		// The thread is lost to the rest of the process.
 		panic(fmt.Sprintf("return to the network namespace: %v", err))
 	}
-	t.Cleanup(func() {
-		if err := made.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return made
 }
 

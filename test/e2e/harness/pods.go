@@ -22,6 +22,8 @@ type Node struct {
 type Pod struct {
 	*Place
 	Address6 netip.Addr
+	// link is the node's end of the pod's wire.
+	link string
 }
 
 const bridge = "pods"
@@ -72,5 +74,51 @@ func (n *Node) plugged(t testing.TB, at *Place) *Pod {
 	})
 	at.inside(t, func() error { return errors.Join(n.address("eth0"), up("eth0")) })
 	at.Address = netip.MustParseAddr(fmt.Sprintf("10.244.0.%d", n.pods))
-	return &Pod{Place: at, Address6: netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", n.pods))}
+	return &Pod{Place: at, Address6: netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", n.pods)), link: link}
+}
+
+// Watched is a pod's network namespace as its node can see it.
+type Watched struct {
+	node *Node
+	link string
+}
+
+// Watch adds a second wire between node and pod, of which the node's end goes with the pod's namespace.
+func (n *Node) Watch(t testing.TB, p *Pod) *Watched {
+	t.Helper()
+	w := &Watched{node: n, link: "w" + p.link}
+	n.inside(t, func() error {
+		wire := netlink.NewVeth(netlink.LinkAttrs{Name: w.link})
+		wire.PeerName, wire.PeerNamespace = "watch", netlink.NsFd(p.ns)
+		return netlink.LinkAdd(wire)
+	})
+	return w
+}
+
+// Unplug removes a pod's wire, as a CNI plugin does before the pod's last process ends, and the test's own hold on its namespace: the pod's processes, and
+// what others have opened there, are all that keeps it. Nothing can be done in the pod from then on.
+func (n *Node) Unplug(t testing.TB, p *Pod) {
+	t.Helper()
+	n.inside(t, func() error {
+		link, err := netlink.LinkByName(p.link)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(link)
+	})
+	p.letGo(t)
+}
+
+// Exists reports whether the namespace does.
+func (w *Watched) Exists(t testing.TB) (exists bool) {
+	t.Helper()
+	w.node.inside(t, func() error {
+		_, err := netlink.LinkByName(w.link)
+		exists = err == nil
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return nil
+		}
+		return err
+	})
+	return exists
 }

@@ -59,6 +59,7 @@ const (
 	SquatterProgram = "squatter"
 	MumblerProgram  = "mumbler"
 	StormProgram    = "storm"
+	PodsProgram     = "pods"
 
 	TorrentProgram = "torrent"
 
@@ -104,6 +105,7 @@ var registry = map[string]func(*stdio) error{
 	SquatterProgram: runSquatter,
 	MumblerProgram:  runMumbler,
 	StormProgram:    runStorm,
+	PodsProgram:     runPods,
 	TorrentProgram:  runTorrent,
 	heirProgram:     runHeir,
 
