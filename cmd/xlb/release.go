@@ -144,12 +144,30 @@ func filesCalled(name string) []string {
 	return files
 }
 
-// nameOfNamespace is what "xlb release" may call a network namespace with such a file: its name, or the file where it lies in another directory.
+// nameOfNamespace is what "xlb release" may call a network namespace with such a file: its name, or the file where that means another one. Characters that a
+// terminal would obey are escaped.
 func nameOfNamespace(file string) string {
-	if dir, name := filepath.Split(file); slices.Contains(namespaceDirectories, filepath.Clean(dir)) {
-		return name
+	text := file
+	if dir, name := filepath.Split(file); slices.Contains(namespaceDirectories, filepath.Clean(dir)) && isFirst(name, file) {
+		text = name
 	}
-	return file
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
+}
+
+// isFirst reports whether a name means this file: no directory that is looked at before has one with that name.
+func isFirst(name, file string) bool {
+	for _, other := range filesCalled(name) {
+		if other == filepath.Clean(file) {
+			return true
+		}
+		if _, err := os.Lstat(other); err == nil {
+			return false
+		}
+	}
+	return false
 }
 
 // namesOfNamespaces are those that a shell offers for what is begun.
@@ -203,6 +221,9 @@ func workloadText(w *admin.Workload) string {
 	case admin.WorkloadServed:
 		return "served: new connections are balanced"
 	case admin.WorkloadLeaving:
+		if w.Connections == 0 {
+			return "leaving: no connection is open any more; new ones are not balanced"
+		}
 		return fmt.Sprintf("leaving: %s %s open still; new ones are not balanced", plural.Of(w.Connections, "connection"), plural.Verb(w.Connections, "is", "are"))
 	case admin.WorkloadReleased:
 		return "released: nothing of the daemon is in it; new connections are not balanced"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	standard "log"
 	"log/slog"
 	"net/netip"
@@ -296,8 +297,10 @@ func (f *runFlags) namespaceDirectories() ([]string, error) {
 		case dir == "":
 		case !filepath.IsAbs(dir):
 			return nil, fmt.Errorf("--namespace-directory %s: want an absolute path, as /run/netns", dir)
-		case err == nil && !info.IsDir():
+		case err == nil && !info.IsDir(), errors.Is(err, unix.ENOTDIR):
 			return nil, fmt.Errorf("--namespace-directory %s: not a directory; give the one in which network namespaces have names, as /run/netns", dir)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("--namespace-directory: %w; give the one in which network namespaces have names, as /run/netns", err)
 		default:
 			list = append(list, dir)
 		}

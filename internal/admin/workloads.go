@@ -58,7 +58,7 @@ var (
 func remedyOf(err error) string {
 	switch {
 	case errors.Is(err, ErrOwnWorkload):
-		return "start the daemon with --namespaces=others to leave it alone"
+		return "start the daemon with --namespaces=others to leave it alone, or with --namespaces=all to have it balanced"
 	case errors.Is(err, ErrUnknownWorkload):
 		return `"xlb get workloads" lists those that the daemon knows, none but its own with --namespaces=own; "lsns -t net" lists all`
 	}

@@ -48,7 +48,7 @@ func TestWorkloadsAreReleasedAndJoined(t *testing.T) {
 		{"release", "POST", "/xlb/workloads/release?netns=4026532301", nil, 200, fmt.Sprintf(row, "leaving"), []string{"release 4026532301"}},
 		{"join", "POST", "/xlb/workloads/join?netns=4026532301", nil, 200, fmt.Sprintf(row, "served"), []string{"join 4026532301"}},
 		{"the daemon's own", "POST", "/xlb/workloads/release?netns=7", fmt.Errorf("release: %w", ErrOwnWorkload), 400,
-			"network namespace 7: release: it is the daemon's own; start the daemon with --namespaces=others to leave it alone\n", []string{"release 7"}},
+			"network namespace 7: release: it is the daemon's own; start the daemon with --namespaces=others to leave it alone, or with --namespaces=all to have it balanced\n", []string{"release 7"}},
 		{"unknown", "POST", "/xlb/workloads/join?netns=7", ErrUnknownWorkload, 404,
 			"network namespace 7: no process of a balanced cgroup is in it; \"xlb get workloads\" lists those that the daemon knows, none but its own with --namespaces=own; \"lsns -t net\" lists all\n",
 			[]string{"join 7"}},

@@ -84,14 +84,6 @@ func (s *Set) listenAtAll(w *workload.Workload, ports []uint16, loopback netip.A
 	return opened, nil
 }
 
-// bindEarly lets a socket bind to an address that its network namespace does not have yet: a pod's loopback interface comes up some time after it was made.
-func bindEarly(fd, family int) error {
-	if family == unix.AF_INET {
-		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1))
-	}
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_FREEBIND, 1))
-}
-
 func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error) {
 	family, sa := sockaddrOf(a)
 	fd, err := newListening(family)
@@ -99,7 +91,7 @@ func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error
 		return nil, fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err)
 	}
 	if w.ID != workload.Host {
-		err = bindEarly(fd, family)
+		err = mustBeUp(fd)
 	}
 	var l *listener
 	if err == nil {
@@ -109,6 +101,19 @@ func (s *Set) listenOn(a netip.AddrPort, w *workload.Workload) (*listener, error
 		return nil, errors.Join(fmt.Errorf("open anchor listener on %s: %w", a.Addr(), err), unix.Close(fd))
 	}
 	return l, nil
+}
+
+// mustBeUp fails with EADDRNOTAVAIL where the loopback interface of a socket's network namespace is down. In a namespace that has never had an address the
+// kernel lets a socket bind to 127.0.0.1 all the same, and not to ::1: the workload would be without IPv6 when its loopback has come up.
+func mustBeUp(fd int) error {
+	lo, err := unix.NewIfreq("lo")
+	if err == nil {
+		err = os.NewSyscallError("ioctl", unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, lo))
+	}
+	if err == nil && lo.Uint16()&unix.IFF_UP == 0 {
+		err = fmt.Errorf("the loopback interface is down: %w", unix.EADDRNOTAVAIL)
+	}
+	return err
 }
 
 // leastAcceptAt is what a workload may make of acceptAt by the limit of its own namespace, which anyone may set who has made one: with less, every

@@ -296,14 +296,16 @@ func TestJoinThatFailsLeavesNothingOpen(t *testing.T) {
 		prepare func(r *rig)
 		want    error
 	}{
+		{"loopback is down", func(r *rig) { r.in = workloadtest.Bare(t, 2) }, unix.EADDRNOTAVAIL},
 		{"no look at its listeners", func(r *rig) { must(t, r.s.ready.close()) }, unix.EBADF},
 		{"no announcement", func(r *rig) { r.anchors.Fail = func() bool { return true } }, mapstest.ErrFault},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, setup{})
-			w := workloadtest.New(t, 1)
+			r.in = workloadtest.New(t, 1)
 			tt.prepare(r)
+			w := r.in
 			before, listeners := tcptest.Descriptors(t), len(*r.s.listeners.Load())
 			err := r.s.Join(w)
 			r.anchors.Fail = nil
@@ -321,20 +323,6 @@ func TestJoinThatFailsLeavesNothingOpen(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A container runtime makes a namespace, and sets its interfaces up later.
-func TestANamespaceIsServedBeforeItsLoopbackIsUp(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, setup{serve: echo})
-	w := workloadtest.Bare(t, 1)
-	must(t, r.s.Join(w))
-	must(t, workloadtest.Up(w))
-	r.within(w, func() {
-		for _, to := range r.addresses() {
-			r.dialTo(to).exchange("hello")
-		}
-	})
 }
 
 // A workload that is withdrawn gets no further connection, and loses none.

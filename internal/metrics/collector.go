@@ -65,7 +65,7 @@ var (
 	workloadsActive = describe("xlb_workloads_active",
 		"Network namespaces other than the daemon's own whose processes are balanced.")
 	workloadsTotal = describe("xlb_workloads_total",
-		"Network namespaces other than the daemon's own that were joined, that could not be, that were left since their last process had gone, that an operator has released, and that one has taken back, by event.", "event")
+		"Network namespaces other than the daemon's own that were joined, that could not be, that were left, since their last process had gone or their last connection behind a release, that an operator has released, and that one has taken back, by event.", "event")
 	workloadJoinSeconds = describe("xlb_workload_join_seconds",
 		"Time in which a network namespace other than the daemon's own was joined, from the kernel's report of its first connection, or from when it was found.")
 	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",

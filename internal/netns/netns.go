@@ -59,6 +59,15 @@ func Open(path string) (*Namespace, error) {
 	return &Namespace{file}, nil
 }
 
+// Anew is the same namespace, opened by the kernel's own file of it. One that was opened by a file that it is mounted at holds that mount.
+func (n *Namespace) Anew() (own *Namespace, err error) {
+	err = n.Within(func() error {
+		own, err = Own()
+		return err
+	})
+	return own, err
+}
+
 // Close lets it go.
 func (n *Namespace) Close() {
 	// It was only read.

@@ -2,7 +2,14 @@
 
 package workload
 
-import "github.com/xlb-project/xlb/internal/netns"
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
+)
 
 // watchMounts sends when namespaces may have got names. A namespace that is not seen to is joined at its first connection.
 func (s *Set) watchMounts() (changed <-chan struct{}, stop func()) {
@@ -17,37 +24,95 @@ func (s *Set) watchMounts() (changed <-chan struct{}, stop func()) {
 	return changed, stop
 }
 
+// awaited is a namespace with a name that cannot be served before its loopback interface is up.
+type awaited struct {
+	named
+	// since and until are when it got the name, and when it is given up: it is served from its first connection on then.
+	since, until time.Time
+}
+
 // joinNamed joins the namespaces that have got a name, in advance of their processes: a container runtime names the namespace of a pod, sets its network up,
-// and starts its processes then.
-func (s *Set) joinNamed() {
+// and starts its processes then. It reports whether it is to be called again, for namespaces whose loopback interface is down.
+func (s *Set) joinNamed() (again bool) {
+	for _, a := range s.toJoin() {
+		if s.joinOneNamed(a) {
+			again = true
+		}
+	}
+	return again
+}
+
+// toJoin returns the namespaces that have got a name, and those that are awaited and have it still.
+func (s *Set) toJoin() (list []awaited) {
 	s.work.Lock()
 	defer s.work.Unlock()
 	began := s.now()
-	fresh, err := s.lookAtNames()
-	s.nameAt = s.now().Add(max(namePause, scanRest*s.now().Sub(began)))
-	if err != nil && s.mayWarn() {
-		s.cfg.Logger.Warn("looking for the names of network namespaces failed; will retry with the next one", "err", err)
+	fresh := s.lookAtNames()
+	now := s.now()
+	s.nameAt = now.Add(max(namePause, scanRest*now.Sub(began)))
+	for _, a := range s.awaited {
+		if s.pathOf(a.inode) == a.path && now.Before(a.until) {
+			list = append(list, a)
+		}
 	}
-	own, err := s.finder.own()
+	s.awaited = nil
 	for _, n := range fresh {
-		if err == nil && n.inode == own || s.retries.mustWait(n.inode, 0, s.now()) {
-			continue
-		}
-		if c := s.open(n.inode, n.path); c != nil {
-			c.advance = s.now().Add(advance)
-			s.join(c)
-		}
+		list = append(list, awaited{n, now, now.Add(advance)})
 	}
+	return list
+}
+
+// joinOneNamed joins one, and reports whether it is awaited.
+func (s *Set) joinOneNamed(a awaited) bool {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if own, err := s.finder.own(); err == nil && a.inode == own {
+		return false
+	}
+	c := s.openNamed(a.named)
+	if c == nil || s.retries.mustWait(c.inode, c.cookie, s.now()) {
+		c.close()
+		return false
+	}
+	c.since, c.advance = a.since, a.until
+	err := s.tryJoin(c)
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		s.awaited = append(s.awaited, a)
+		return true
+	}
+	if err != nil {
+		s.failedAt(c.inode, c.cookie, err, a.path)
+	}
+	return false
+}
+
+// openNamed is open for a name. Its mount can be removed afterwards, while the namespace is served.
+func (s *Set) openNamed(n named) *candidate {
+	c := s.open(n.inode, n.path)
+	if c == nil {
+		return nil
+	}
+	mounted := c.namespace
+	defer mounted.Close()
+	var err error
+	if c.namespace, err = mounted.Anew(); err != nil {
+		s.failedAt(n.inode, c.cookie, err, n.path)
+		return nil
+	}
+	return c
 }
 
 // lookAtNames returns the namespaces that have got a name. The caller holds work.
-func (s *Set) lookAtNames() (fresh []named, err error) {
-	fresh, err = s.names.look()
+func (s *Set) lookAtNames() (fresh []named) {
+	fresh, err := s.names.look()
+	if err != nil && s.mayWarn() {
+		s.cfg.Logger.Warn("names of network namespaces cannot be seen; will retry with the next one", "err", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The next look makes another map.
 	s.paths = s.names.paths
-	return fresh, err
+	return fresh
 }
 
 // pathOf is the name of a namespace; empty: it has none.

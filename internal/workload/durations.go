@@ -8,7 +8,7 @@ import (
 )
 
 // bounds of how long it takes to serve a network namespace, in seconds.
-var bounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5}
+var bounds = []float64{0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5}
 
 // Durations are those of many events.
 type Durations struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/netns"
 )
@@ -41,8 +42,8 @@ type Info struct {
 var (
 	// ErrUnknown is of a network namespace that could not be served.
 	ErrUnknown = errors.New("no process of a balanced cgroup is in this network namespace")
-	// ErrOwn is of the daemon's own network namespace, which cannot be released.
-	ErrOwn = errors.New("this is the daemon's own network namespace, which stays as long as the daemon runs: --namespaces=others leaves it alone")
+	// ErrOwn is of the daemon's own network namespace: whether that is served does not change while the daemon runs.
+	ErrOwn = errors.New("this is the daemon's own network namespace: --namespaces says whether it is served")
 )
 
 // List returns the daemon's own network namespace, and behind it those that are served, or were released, by their numbers. It does not wait for a join.
@@ -90,13 +91,17 @@ func (s *Set) infoLocked(w *Workload) Info {
 }
 
 // Release ends the balancing of the new connections of a network namespace, by the number of its file, until Join. Those that are open are served to their
-// end. Then nothing of the daemon is in it any more.
+// end. Then, and a moment later at the earliest, nothing of the daemon is in it any more.
 func (s *Set) Release(inode uint64) (Info, error) {
 	s.work.Lock()
 	defer s.work.Unlock()
-	if inode == s.ownInfo().Inode {
+	if own := s.ownInfo(); inode == own.Inode {
+		if own.State == Released {
+			return own, nil
+		}
 		return Info{}, ErrOwn
 	}
+	s.refresh(inode)
 	w := s.find(inode)
 	switch {
 	case w == nil:
@@ -108,21 +113,36 @@ func (s *Set) Release(inode uint64) (Info, error) {
 		return Info{}, fmt.Errorf("have the kernel programs leave it alone: %w", err)
 	}
 	s.mu.Lock()
-	w.isReleased = true
+	w.isReleased, w.releasedAt = true, s.now()
 	s.counts.Released++
 	s.mu.Unlock()
 	s.cfg.Logger.Info("new connections of a network namespace are not balanced any more", "workload", w.ID, "netns", inode, "netns_cookie", w.Netns)
-	s.closeOneReleased(w)
 	return s.info(w), nil
+}
+
+// refresh looks for processes anew where the released namespace with that number may have ended: another one may have the number. The caller holds work.
+func (s *Set) refresh(inode uint64) {
+	for _, w := range s.releasedList() {
+		if w.inode.Number == inode && s.mayHaveEnded(w) {
+			if err := s.scan(); err != nil && s.mayWarn() {
+				s.cfg.Logger.Warn("looking for the network namespaces of processes failed", "err", err)
+			}
+			return
+		}
+	}
 }
 
 // Join takes back what Release has done, and serves a network namespace that has not been found yet.
 func (s *Set) Join(inode uint64) (Info, error) {
 	s.work.Lock()
 	defer s.work.Unlock()
-	if inode == s.ownInfo().Inode {
-		return s.ownInfo(), nil
+	if own := s.ownInfo(); inode == own.Inode {
+		if own.State == Released {
+			return Info{}, ErrOwn
+		}
+		return own, nil
 	}
+	s.refresh(inode)
 	w := s.find(inode)
 	if w == nil || w.isReleased {
 		if err := s.takeBack(w, inode); err != nil {
@@ -169,6 +189,9 @@ func (s *Set) joinAgain(before *Workload, inode uint64) error {
 		// It may be a thread, which a scan does not find.
 		s.joinProcess(before.inode, before.witness)
 	}
+	if before != nil && s.find(inode) == nil {
+		s.joinByName(before.inode)
+	}
 	var err error
 	if s.find(inode) == nil {
 		err = s.scan()
@@ -205,13 +228,32 @@ func (s *Set) closeReleased() {
 	}
 }
 
-// closeOneReleased is closeReleased of one. The caller holds work.
-func (s *Set) closeOneReleased(w *Workload) {
-	if s.isInUse(w.ID) || !s.leave(w) {
+// joinByName joins a namespace that has a name, and perhaps no process yet. The caller holds work.
+func (s *Set) joinByName(inode netns.Inode) {
+	path := s.pathOf(inode)
+	if path == "" {
 		return
 	}
+	if c := s.openNamed(named{path, inode}); c != nil {
+		c.advance = s.now().Add(advance)
+		s.join(c)
+	}
+}
+
+// inFlight is how long a connection may take to come whose client has read the ports of its listener just before the namespace was released.
+const inFlight = time.Second
+
+// closeOneReleased is closeReleased of one. The caller holds work.
+func (s *Set) closeOneReleased(w *Workload) {
+	if s.now().Sub(w.releasedAt) < inFlight || s.isInUse(w.ID) || !s.cfg.Leave(w) {
+		return
+	}
+	w.close()
 	s.mu.Lock()
+	delete(s.byID, w.ID)
+	delete(s.byCookie, w.Netns)
 	s.released[w.Netns] = w
+	s.counts.Left++
 	s.countLocked()
 	s.mu.Unlock()
 	s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has been released", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
@@ -244,32 +286,44 @@ func (s *Set) keepReleased(oldest map[netns.Inode]int, isIncomplete bool) {
 		if pid != 0 {
 			path = s.finder.namespaceOf(pid)
 		}
-		if cookieOf(path) == w.Netns {
-			s.setWitness(w, pid)
-			delete(oldest, w.inode)
+		if path == "" {
+			if !isIncomplete {
+				s.forgetReleased(w)
+			}
 			continue
 		}
-		if !isIncomplete {
+		switch cookie, err := cookieOf(path); {
+		case err != nil:
+			// The process has just ended, or there are no descriptors. The next scan will tell, and until then it does not join.
+			delete(oldest, w.inode)
+		case cookie == w.Netns:
+			s.setWitness(w, pid)
+			delete(oldest, w.inode)
+		default:
 			s.forgetReleased(w)
 		}
 	}
 }
 
-// mayHaveEnded reports whether no process, and no name, of a released workload is known to be there still. The caller holds work.
+// mayHaveEnded reports whether a released namespace is not known to be there still, by a process or by its name. The caller holds work.
 func (s *Set) mayHaveEnded(w *Workload) bool {
-	return !s.isWitnessed(w) && s.pathOf(w.inode) == ""
+	path := s.pathOf(w.inode)
+	if s.isWitnessed(w) {
+		path = s.finder.namespaceOf(w.witness)
+	}
+	if path == "" {
+		return true
+	}
+	cookie, err := cookieOf(path)
+	return err != nil || cookie != w.Netns
 }
 
-// cookieOf is that of the network namespace which a file stands for, 0 where it cannot be read.
-func cookieOf(path string) uint64 {
+// cookieOf is that of the network namespace which a file stands for.
+func cookieOf(path string) (uint64, error) {
 	namespace, err := netns.Open(path)
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	defer namespace.Close()
-	cookie, err := namespace.Cookie()
-	if err != nil {
-		return 0
-	}
-	return cookie
+	return namespace.Cookie()
 }

@@ -4,6 +4,7 @@ package workload
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,12 +38,17 @@ func (r *rig) mustBe(inode uint64, want State) {
 	}
 }
 
+// mustRelease releases a namespace. It has no connections if it is to be released at the next look.
 func (r *rig) mustRelease(inode uint64, want State) {
 	r.t.Helper()
 	got, err := r.s.Release(inode)
-	if err != nil || got.State != want || got.Inode != inode {
-		r.t.Fatalf("release: %+v, %v, want it to be %q", got, err, want)
+	if err != nil || got.State != Leaving || got.Inode != inode {
+		r.t.Fatalf("release: %+v, %v, want it to be %q", got, err, Leaving)
 	}
+	r.s.closeReleased()
+	r.mustBe(inode, Leaving)
+	r.advance(inFlight)
+	r.s.closeReleased()
 	r.mustBe(inode, want)
 }
 
@@ -61,8 +67,9 @@ func TestAReleasedNamespaceIsServedNoMoreUntilItIsToJoin(t *testing.T) {
 	cookie, inode := r.cookieOf(pid), r.inodeOf(pid)
 	must(t, r.s.Scan())
 	r.mustBe(inode, Served)
-	for range 2 {
-		r.mustRelease(inode, Released)
+	r.mustRelease(inode, Released)
+	if got, err := r.s.Release(inode); err != nil || got.State != Released {
+		t.Errorf("release again: %+v, %v, want it to be released", got, err)
 	}
 	r.mustHaveCalled("join 1", "withdraw 1", "leave 1")
 	// Neither a connection of it nor a scan has it come back.
@@ -171,7 +178,7 @@ func TestWhatCannotBeReleasedOrJoined(t *testing.T) {
 		t.Errorf("release that fails: %v, want %v", err, unix.ENFILE)
 	}
 	r.mustBe(inode, Served)
-	r.setInUse(1, true)
+	r.setInUse(r.s.list()[0].ID, true)
 	r.setFailure(nil)
 	r.mustRelease(inode, Leaving)
 	r.setFailure(unix.ENFILE)
@@ -182,6 +189,13 @@ func TestWhatCannotBeReleasedOrJoined(t *testing.T) {
 	r.s.cfg.Others = false
 	if _, err := r.s.Join(1); !errors.Is(err, ErrUnknown) {
 		t.Errorf("join where other namespaces are left alone: %v, want %v", err, ErrUnknown)
+	}
+	r.s.cfg.NoOwn = true
+	if i, err := r.s.Release(own.Number); err != nil || i.State != Released {
+		t.Errorf("release of the own namespace, which is left alone: %+v, %v", i, err)
+	}
+	if _, err := r.s.Join(own.Number); !errors.Is(err, ErrOwn) {
+		t.Errorf("join of the own namespace, which is left alone: %v, want %v", err, ErrOwn)
 	}
 }
 
@@ -283,20 +297,157 @@ func TestANamespaceThatHadItsNameBeforeIsNotJoined(t *testing.T) {
 	r.mustServe(r.cookieOf(second))
 }
 
-// One that is released before it has a process stays released when that comes.
+// One that is released before it has a process stays released when that comes, and can join before.
 func TestANamespaceCanBeReleasedInAdvance(t *testing.T) {
 	r := newRig(t)
-	r.run()
+	must(t, r.s.Scan())
 	pid, _ := r.startOutside()
 	_, remove := r.name(pid, "pod")
 	defer remove()
-	r.awaitCounts(Counts{Joined: 1, Open: 1})
+	r.s.joinNamed()
 	inode := r.inodeOf(pid)
+	for range 2 {
+		r.mustRelease(inode, Released)
+		r.s.scanAgain()
+		r.mustBe(inode, Released)
+		r.mustJoin(inode)
+	}
 	r.mustRelease(inode, Released)
-	r.s.scanAgain()
-	r.mustBe(inode, Released)
 	r.start(pid)
 	r.s.scanAgain()
 	r.mustBe(inode, Released)
 	r.mustJoin(inode)
+}
+
+// A namespace that is leaving, and whose last connection and last process end together, is forgotten as a released one is.
+func TestALeavingNamespaceThatEndsIsForgotten(t *testing.T) {
+	r := newRig(t)
+	pid, end := r.start(0)
+	inode := r.inodeOf(pid)
+	must(t, r.s.Scan())
+	r.setInUse(1, true)
+	r.mustRelease(inode, Leaving)
+	end()
+	await.Quiet(t, func() string {
+		if _, err := os.Stat(r.s.finder.namespaceOf(pid)); err == nil {
+			return "the process is there still"
+		}
+		return ""
+	})
+	r.setInUse(1, false)
+	r.s.scanAgain()
+	r.mustHaveCalled("join 1", "withdraw 1", "leave 1")
+	r.s.scanAgain()
+	r.mustHaveCalled("join 1", "withdraw 1", "leave 1", "forget 1")
+}
+
+// Whether a released namespace has ended is known by what was read alone: not where there is no descriptor, or the process that a scan has found ends just then.
+func TestAReleaseLastsWhereAScanCannotTell(t *testing.T) {
+	tests := []struct {
+		name   string
+		during func(r *rig, look func())
+	}{
+		{"no descriptors", func(r *rig, look func()) {
+			var limit unix.Rlimit
+			must(r.t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+			must(r.t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}))
+			defer func() { must(r.t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
+			look()
+		}},
+		{"its oldest process has ended", func(r *rig, look func()) {
+			r.s.finder.proc = r.t.TempDir()
+			defer func() { r.s.finder.proc = "/proc" }()
+			look()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			pid, _ := r.start(0)
+			cookie, inode := r.cookieOf(pid), r.inodeOf(pid)
+			must(t, r.s.Scan())
+			r.mustRelease(inode, Released)
+			found, err := r.s.finder.find()
+			must(t, err)
+			tt.during(r, func() { r.s.keepReleased(found.oldest, false) })
+			if len(found.oldest) != 0 {
+				t.Errorf("the scan would join %v", found.oldest)
+			}
+			must(t, r.s.Scan())
+			r.mustBe(inode, Released)
+			if !r.s.isKnown(cookie) {
+				t.Error("it is not known")
+			}
+		})
+	}
+}
+
+// The name, and the number, of a released namespace that has ended may be those of another one by now.
+func TestTheSuccessorOfAReleasedNamespaceWithTheSameNameIsNoReleasedOne(t *testing.T) {
+	r := newRig(t)
+	must(t, r.s.Scan())
+	pid, _ := r.startOutside()
+	_, remove := r.name(pid, "pod")
+	defer remove()
+	r.s.joinNamed()
+	inode := r.inodeOf(pid)
+	r.mustRelease(inode, Released)
+	former := r.s.releasedList()[0]
+	r.s.forgetReleased(former)
+	former.Netns += 1 << 40
+	r.s.released[former.Netns] = former
+	if got, err := r.s.Release(inode); !errors.Is(err, ErrUnknown) {
+		t.Errorf("release: %+v, %v, want %v", got, err, ErrUnknown)
+	}
+	if n := len(r.s.releasedList()); n != 0 {
+		t.Errorf("%d released namespaces are remembered, want none", n)
+	}
+}
+
+// Runtimes unmount the name of a pod's namespace, and some take it for a failure where it is in use.
+func TestANameCanBeUnmountedWhileItsNamespaceIsServed(t *testing.T) {
+	r := newRig(t)
+	must(t, r.s.Scan())
+	pid, _ := r.startOutside()
+	path, _ := r.name(pid, "pod")
+	r.s.joinNamed()
+	r.mustServe(r.cookieOf(pid))
+	if err := unix.Unmount(path, 0); err != nil {
+		t.Errorf("unmount: %v", err)
+	}
+}
+
+// A runtime makes a namespace, and sets its interfaces up later.
+func TestANamedNamespaceIsServedOnceItsLoopbackIsUp(t *testing.T) {
+	r := newRig(t)
+	must(t, r.s.Scan())
+	first, _ := r.startOutside()
+	second, _ := r.startOutside()
+	_, remove := r.name(first, "first")
+	_, removeSecond := r.name(second, "second")
+	defer removeSecond()
+	r.setFailure(fmt.Errorf("the loopback interface is down: %w", unix.EADDRNOTAVAIL))
+	for range 3 {
+		if again := r.s.joinNamed(); !again {
+			t.Fatal("it is not to be called again")
+		}
+	}
+	r.awaitCounts(Counts{})
+	remove()
+	r.setFailure(nil)
+	if again := r.s.joinNamed(); again {
+		t.Error("it is to be called again when all have joined")
+	}
+	r.mustServe(r.cookieOf(second))
+	third, _ := r.startOutside()
+	_, removeThird := r.name(third, "third")
+	defer removeThird()
+	r.setFailure(unix.EADDRNOTAVAIL)
+	if again := r.s.joinNamed(); !again {
+		t.Error("it is not to be called again")
+	}
+	r.advance(advance)
+	if again := r.s.joinNamed(); again {
+		t.Error("it is tried for ever")
+	}
 }

@@ -5,16 +5,12 @@ package workload
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/netns"
 	"github.com/xlb-project/xlb/internal/poller"
@@ -71,6 +67,8 @@ type Set struct {
 	work    sync.Mutex
 	retries retries
 	names   *names
+	// awaited are namespaces with a name whose loopback interface is down.
+	awaited []awaited
 	// scanAt is when the next scan may begin, nameAt when names may be looked at again.
 	scanAt, nameAt time.Time
 
@@ -109,12 +107,10 @@ const (
 	scanRest  = 10
 	// namePause is scanPause for looks at names: a runtime gives a namespace its name some 100 ms before a process runs in it.
 	namePause = 5 * time.Millisecond
-	// advance is how long a namespace with a name is served that has no process yet.
-	advance = time.Minute
+	// advance is how long a namespace with a name is served that has no process yet, and loopbackPause between two looks whether its loopback interface is up.
+	advance       = time.Minute
+	loopbackPause = 50 * time.Millisecond
 )
-
-// errNoNumber is of a namespace that is found when all numbers have been used.
-var errNoNumber = errors.New("all numbers of network namespaces have been used: restart the daemon")
 
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
@@ -134,8 +130,8 @@ func (s *Set) Scan() error {
 	s.work.Lock()
 	defer s.work.Unlock()
 	// Names that are there join nothing: the processes do.
-	_, err := s.lookAtNames()
-	return errors.Join(err, s.scan())
+	s.lookAtNames()
+	return s.scan()
 }
 
 // Seen takes a report of the kernel: a thread, by its number in the initial pid namespace, has connected to a service address from a network namespace that
@@ -185,7 +181,9 @@ func (s *Set) serve(ctx context.Context, look, mounts <-chan struct{}) {
 			names.want(s.until(&s.nameAt))
 		case <-names.due():
 			names.done()
-			s.joinNamed()
+			if s.joinNamed() {
+				names.want(max(loopbackPause, s.until(&s.nameAt)))
+			}
 		case <-scan.due():
 			scan.done()
 			s.scanAgain()
@@ -293,7 +291,11 @@ func (s *Set) scanAgain() {
 		return
 	}
 	for _, w := range s.unused() {
-		if s.leave(w) && !w.isReleased {
+		if w.isReleased {
+			s.closeOneReleased(w)
+			continue
+		}
+		if s.leave(w) {
 			s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
 		}
 	}
@@ -338,112 +340,6 @@ func (s *Set) scan() error {
 	return err
 }
 
-// joinProcess joins the namespace of a process, unless that has failed a moment ago.
-func (s *Set) joinProcess(inode netns.Inode, pid int) {
-	if s.retries.mustWait(inode, 0, s.now()) {
-		return
-	}
-	if c := s.open(inode, s.finder.namespaceOf(pid)); c != nil {
-		c.witness = pid
-		s.join(c)
-	}
-}
-
-// candidate is a namespace that may join.
-type candidate struct {
-	namespace *netns.Namespace
-	inode     netns.Inode
-	cookie    uint64
-	// path is where it was found.
-	path string
-	// since is when it was found.
-	since time.Time
-	// witness and advance are those of the workload.
-	witness int
-	advance time.Time
-}
-
-// open opens the namespace which a file stands for, and stood for a moment ago. nil: it has ended, or the failure has been noted.
-func (s *Set) open(inode netns.Inode, path string) *candidate {
-	since := s.now()
-	namespace, err := netns.Open(path)
-	if err != nil {
-		if !isGone(err) {
-			s.failedAt(inode, 0, err, path)
-		}
-		return nil
-	}
-	c := &candidate{namespace: namespace, path: path, since: since}
-	if c.inode, err = namespace.Inode(); err == nil {
-		c.cookie, err = namespace.Cookie()
-	}
-	if err != nil {
-		namespace.Close()
-		s.failedAt(inode, 0, err, path)
-		return nil
-	}
-	return c
-}
-
-// join makes a namespace a workload, unless it is one: the process may have entered it after it was found. It takes the namespace over.
-func (s *Set) join(c *candidate) {
-	if s.isKnown(c.cookie) {
-		c.namespace.Close()
-		return
-	}
-	id, err := s.next()
-	if err != nil {
-		c.namespace.Close()
-		s.failedAt(c.inode, c.cookie, err, c.path)
-		return
-	}
-	w := New(id, c.cookie, c.namespace)
-	w.inode, w.witness, w.advance = c.inode, c.witness, c.advance
-	s.add(w)
-	if err := s.cfg.Join(w); err != nil {
-		s.forget(w)
-		w.close()
-		s.giveBack(id)
-		s.failedAt(c.inode, c.cookie, err, c.path)
-		return
-	}
-	delete(s.retries, c.inode)
-	s.joined(s.now().Sub(c.since))
-	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
-}
-
-// joined counts a namespace that has joined so long after it was found.
-func (s *Set) joined(after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts.Joined++
-	s.counts.Joins.add(after)
-}
-
-// next is a number that no workload has had. The one behind the last is that of the host.
-func (s *Set) next() (ID, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last == math.MaxUint32 {
-		return 0, errNoNumber
-	}
-	s.last++
-	return s.last, nil
-}
-
-// giveBack takes back the number that was given last, of a namespace that has not joined: a namespace that cannot be served uses up none. A connection that
-// came before the failure keeps the number.
-func (s *Set) giveBack(id ID) {
-	if s.isInUse(id) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = id - 1
-}
-
-func (s *Set) isInUse(id ID) bool { return s.cfg.InUse != nil && s.cfg.InUse(id) }
-
 // add has a workload found, which goes before anything of it is served.
 func (s *Set) add(w *Workload) {
 	s.mu.Lock()
@@ -463,35 +359,6 @@ func (s *Set) forget(w *Workload) {
 func (s *Set) countLocked() {
 	s.others.Store(int32(len(s.byID)))
 	s.followed.Store(int32(len(s.byID) + len(s.released)))
-}
-
-// failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
-func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, path string) {
-	s.retries.fail(inode, cookie, err, s.now())
-	s.failed(err, path)
-}
-
-// failed counts a namespace that could not be joined, and logs it at most once a second. A later report of the kernel, or scan, will retry.
-func (s *Set) failed(err error, path string) {
-	s.mu.Lock()
-	s.counts.Failed++
-	s.mu.Unlock()
-	if s.mayWarn() {
-		s.cfg.Logger.Warn("a network namespace is not served; will retry", "found", path, "err", err, "remedy", remedy(err))
-	}
-}
-
-// remedy says what an operator can do; empty: what the error says.
-func remedy(err error) string {
-	switch {
-	case errors.Is(err, unix.EPERM):
-		return "CAP_SYS_ADMIN is needed to enter network namespaces"
-	case errors.Is(err, unix.EACCES): // ptrace(2), access mode checking
-		return "CAP_SYS_PTRACE is needed to find the network namespaces of other users' processes"
-	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return "is its loopback interface up?"
-	}
-	return ""
 }
 
 // mayWarn is true once a second.
@@ -545,6 +412,9 @@ func (s *Set) setWitness(w *Workload, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.witness = pid
+	if pid != 0 {
+		w.advance = time.Time{}
+	}
 }
 
 func (s *Set) isWitnessed(w *Workload) bool {

@@ -27,8 +27,9 @@ type Workload struct {
 	witness int
 	// advance is until when it is served without a process, as long as it has a name.
 	advance time.Time
-	// isReleased: its new connections are not balanced.
+	// isReleased: its new connections are not balanced, since releasedAt.
 	isReleased bool
+	releasedAt time.Time
 
 	// mu guards what follows. It is held for reading while a thread is in the namespace: the descriptor of a closed one may be that of another.
 	mu sync.RWMutex

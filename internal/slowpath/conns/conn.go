@@ -92,6 +92,10 @@ func (c *Conn) End(keep bool, pool *Pool) {
 		c.lent.end(keep, c.lent.received, c.lent.withheld)
 		return
 	}
+	if pool.hasLeft(c.peer.workload) {
+		Abort(c.Conn)
+		return
+	}
 	if !keep {
 		c.Abandon()
 		return

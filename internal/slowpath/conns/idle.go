@@ -154,6 +154,15 @@ func (p *Pool) keeps(endpoint netip.AddrPort) bool {
 	return ok || p.pooled == nil
 }
 
+func (p *Pool) hasLeft(id workload.ID) bool {
+	if id == workload.Host {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.serves(id)
+}
+
 // serves needs mu.
 func (p *Pool) serves(id workload.ID) bool {
 	_, joined := p.joined[id]

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -144,5 +145,21 @@ func TestConnectionsAreMadeFromTheirWorkload(t *testing.T) {
 	c, err := p.Connect(t.Context(), Destination{Workload: 3, Address: server}, time.Minute)
 	if err != nil || len(from) != 1 || from[0] != 3 || c.peer.workload != 3 {
 		t.Errorf("got %v, %v, %v", c, from, err)
+	}
+}
+
+// Of what is in use as a workload leaves nothing waits for the answer to its end, either.
+func TestAConnectionInUseIsResetBehindTheEndOfItsWorkload(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		p := newPool(t, Config{})
+		conn := &idleConn{}
+		c := &Conn{Conn: conn, peer: peer{group: group{1, server}}}
+		c.Begin(t.Context(), h1.HeadLimits{}, nil)
+		c.Whole.Store(true)
+		p.Leave(1)
+		c.End(keep, p)
+		if !conn.closed || !conn.isReset {
+			t.Errorf("to be kept %t: closed %t, reset %t; want both", keep, conn.closed, conn.isReset)
+		}
 	}
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/netns"
+)
+
+// errNoNumber is of a namespace that is found when all numbers have been used.
+var errNoNumber = errors.New("all numbers of network namespaces have been used: restart the daemon")
+
+// joinProcess joins the namespace of a process, unless that has failed a moment ago.
+func (s *Set) joinProcess(inode netns.Inode, pid int) {
+	if s.retries.mustWait(inode, 0, s.now()) {
+		return
+	}
+	if c := s.open(inode, s.finder.namespaceOf(pid)); c != nil {
+		c.witness = pid
+		s.join(c)
+	}
+}
+
+// candidate is a namespace that may join.
+type candidate struct {
+	namespace *netns.Namespace
+	inode     netns.Inode
+	cookie    uint64
+	// path is where it was found.
+	path string
+	// since is when it was found.
+	since time.Time
+	// witness and advance are those of the workload.
+	witness int
+	advance time.Time
+}
+
+// close gives up what has not joined; nil is allowed.
+func (c *candidate) close() {
+	if c != nil {
+		c.namespace.Close()
+	}
+}
+
+// open opens the namespace which a file stands for, as it did a moment ago. nil: it does not any more, or the failure has been noted.
+func (s *Set) open(inode netns.Inode, path string) *candidate {
+	since := s.now()
+	namespace, err := netns.Open(path)
+	if err != nil {
+		if !isGone(err) {
+			s.failedAt(inode, 0, err, path)
+		}
+		return nil
+	}
+	c := &candidate{namespace: namespace, path: path, since: since}
+	if c.inode, err = namespace.Inode(); err == nil && c.inode != inode {
+		namespace.Close()
+		return nil
+	}
+	if err == nil {
+		c.cookie, err = namespace.Cookie()
+	}
+	if err != nil {
+		namespace.Close()
+		s.failedAt(inode, 0, err, path)
+		return nil
+	}
+	return c
+}
+
+// join is tryJoin, and notes a failure.
+func (s *Set) join(c *candidate) {
+	if err := s.tryJoin(c); err != nil {
+		s.failedAt(c.inode, c.cookie, err, c.path)
+	}
+}
+
+// tryJoin makes a namespace a workload, unless it is one: the process may have entered it after it was found. It takes the namespace over.
+func (s *Set) tryJoin(c *candidate) error {
+	if s.isKnown(c.cookie) {
+		c.namespace.Close()
+		return nil
+	}
+	id, err := s.next()
+	if err != nil {
+		c.namespace.Close()
+		return err
+	}
+	w := New(id, c.cookie, c.namespace)
+	w.inode, w.witness, w.advance = c.inode, c.witness, c.advance
+	s.add(w)
+	if err := s.cfg.Join(w); err != nil {
+		s.forget(w)
+		w.close()
+		s.giveBack(id)
+		return err
+	}
+	delete(s.retries, c.inode)
+	s.joined(s.now().Sub(c.since))
+	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
+	return nil
+}
+
+// joined counts a namespace that has joined so long after it was found.
+func (s *Set) joined(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Joined++
+	s.counts.Joins.add(after)
+}
+
+// next is a number that no workload has had. The one behind the last is that of the host.
+func (s *Set) next() (ID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == math.MaxUint32 {
+		return 0, errNoNumber
+	}
+	s.last++
+	return s.last, nil
+}
+
+// giveBack takes back the number that was given last, of a namespace that has not joined: a namespace that cannot be served uses up none. A connection that
+// came before the failure keeps the number.
+func (s *Set) giveBack(id ID) {
+	if s.isInUse(id) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = id - 1
+}
+
+func (s *Set) isInUse(id ID) bool { return s.cfg.InUse != nil && s.cfg.InUse(id) }
+
+// failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
+func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, path string) {
+	s.retries.fail(inode, cookie, err, s.now())
+	s.failed(err, path)
+}
+
+// failed counts a namespace that could not be joined, and logs it at most once a second. A later report of the kernel, or scan, will retry.
+func (s *Set) failed(err error, path string) {
+	s.mu.Lock()
+	s.counts.Failed++
+	s.mu.Unlock()
+	if s.mayWarn() {
+		s.cfg.Logger.Warn("a network namespace is not served; will retry", "found", path, "err", err, "remedy", remedy(err))
+	}
+}
+
+// remedy says what an operator can do; empty: what the error says.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return "CAP_SYS_ADMIN is needed to enter network namespaces"
+	case errors.Is(err, unix.EACCES): // ptrace(2), access mode checking
+		return "CAP_SYS_PTRACE is needed to find the network namespaces of other users' processes"
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return "is its loopback interface up?"
+	}
+	return ""
+}
