@@ -27,6 +27,9 @@ func (c *Conn) Unseen() bool { return c.raw.Unseen() }
 // SetLinger is that of net.TCPConn: with 0 the close is a reset.
 func (c *Conn) SetLinger(sec int) error { return c.raw.SetLinger(sec) }
 
+// BoundEnd is that of upstream.Conn.
+func (c *Conn) BoundEnd() { c.raw.BoundEnd() }
+
 // Quiet reports whether the connection is open and there is nothing to read. Nobody may receive meanwhile.
 func (c *Conn) Quiet() bool {
 	if !c.raw.Quiet() {

@@ -58,8 +58,14 @@ func (s *isock) part() {
 	case sl.Tunnel():
 		upstream.Orderly(s.fd)
 		s.resetIfUnread()
+	case s.sub.from.left:
+		// The interface of a pod may be gone. What waits for the endpoint's answer to its end would hold the network namespace for minutes.
+		upstream.Reset(s.fd)
 	case !s.pool.cfg.Partings.Part(s.fd):
 		s.resetIfUnread()
+		if !s.sub.isHosts() {
+			upstream.BoundEnd(s.fd)
+		}
 	}
 }
 

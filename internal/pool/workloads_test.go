@@ -3,7 +3,9 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -174,7 +176,6 @@ func TestWorkloadThatLeavesIsDrained(t *testing.T) {
 	r.missOf(1, ours, 2)
 	r.awaitIdleOf(1, ours, 2)
 	slot := r.leaseOf(1, request{cookie: 7})
-	leased := r.connOf(s, slot)
 	r.p.Leave(1)
 	r.awaitIdleOf(1, ours, 0)
 	r.p.Grow(1, ours, 5)
@@ -182,8 +183,10 @@ func TestWorkloadThatLeavesIsDrained(t *testing.T) {
 		t.Fatalf("state of the leased slot: got %d, want %d; empty: %t", state, maps.SlotLeased, r.empty(1))
 	}
 	r.shared.ResponseDone(r.shared.Current(slot))
-	mustEnd(t, leased)
 	r.awaitEmpty(1)
+	for _, c := range s.await(3)[1:] {
+		mustBeReset(t, c)
+	}
 	r.mustHaveNoFailure("the end of a workload")
 	r.awaitIdle(ours, 1)
 	if got := len(s.conns()); got != 3 {
@@ -196,6 +199,15 @@ func TestWorkloadThatLeavesIsDrained(t *testing.T) {
 		t.Errorf("programs find pool %d of a workload that has left", pool)
 	}
 	r.mustBeConsistent()
+}
+
+// mustBeReset fails unless a connection of a workload that has left was reset: what waits for the answer to its end would hold the network namespace.
+func mustBeReset(t *testing.T, c net.Conn) {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("end of an i-sock of a workload that has left: got %v, want a reset", err)
+	}
 }
 
 // A removed endpoint's number is another's only when no workload has an i-sock of it.

@@ -130,6 +130,9 @@ func (c *Conn) CloseWrite() error { return c.tcp.CloseWrite() }
 // SetLinger is that of net.TCPConn: with 0 the close is a reset.
 func (c *Conn) SetLinger(sec int) error { return c.tcp.SetLinger(sec) }
 
+// BoundEnd is the function BoundEnd for it.
+func (c *Conn) BoundEnd() { c.control(BoundEnd) }
+
 // control calls f unless the connection is closed.
 func (c *Conn) control(f func(fd int)) {
 	raw, err := c.tcp.SyscallConn()

@@ -64,6 +64,19 @@ func Reset(fd int) { linger(fd, unix.Linger{Onoff: 1}) }
 // Orderly makes the close of an open socket one behind all that was sent, whatever it was to be.
 func Orderly(fd int) { linger(fd, unix.Linger{}) }
 
+// EndTimeout is how long the kernel waits for the answer to the end of a connection that BoundEnd has bounded.
+const EndTimeout = 5 * time.Second
+
+// BoundEnd bounds how long a connection may hold its network namespace once it has been closed in order, and no answer to that comes: the interface of a pod goes
+// before its last process does, and the kernel tries for two minutes (tcp_orphan_retries). What has been sent, and not acknowledged, is not cut short by it.
+func BoundEnd(fd int) {
+	if unsent, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err != nil || unsent > 0 {
+		return
+	}
+	// It cannot fail: the socket is open.
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(EndTimeout.Milliseconds()))
+}
+
 func linger(fd int, l unix.Linger) {
 	// It cannot fail: the socket is open.
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &l)

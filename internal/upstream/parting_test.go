@@ -78,6 +78,33 @@ func TestPartingIsOrderlyAsLongAsFewPortsWait(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAConnectionWithoutUnsentBytesIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		bytes int
+		want  time.Duration
+	}{{"all acknowledged", 0, EndTimeout}, {"bytes that are not", 16 << 20, 0}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c, sends, _ := pair(t)
+			if tt.bytes > 0 {
+				must(t, sends.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+				if _, err := sends.Write(make([]byte, tt.bytes)); err == nil {
+					t.Fatal("the endpoint has taken everything, though it reads nothing")
+				}
+			}
+			c.BoundEnd()
+			c.control(func(fd int) {
+				got, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+				if err != nil || time.Duration(got)*time.Millisecond != tt.want {
+					t.Errorf("TCP_USER_TIMEOUT: got %d ms, %v, want %v", got, err, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // endOf is how a connection ends from which nothing comes.
 func endOf(t *testing.T, c net.Conn) error {
 	t.Helper()

@@ -98,7 +98,7 @@ type event struct {
 
 const (
 	// queued bounds the events that wait. The kernel reports a namespace once a second until it is served.
-	queued = 64
+	queued = 1024
 	// lookPace is between two looks whether workloads have processes still.
 	lookPace = 2 * time.Second
 	// scanPause is the least between two scans, however many namespaces the kernel reports that none finds, and scanRest how many times the duration of

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Conn is a connection to an endpoint. One request at a time uses it, between Begin and End.
@@ -47,6 +48,14 @@ func newConn(conn net.Conn, at peer) *Conn {
 		conn = upstream.New(tcp)
 	}
 	return &Conn{Conn: conn, peer: at, opened: time.Now()}
+}
+
+// Close closes it in order. Of a workload other than the host, it does not hold the network namespace for long.
+func (c *Conn) Close() error {
+	if conn, ok := c.Conn.(interface{ BoundEnd() }); ok && c.lent == nil && c.peer.workload != workload.Host {
+		conn.BoundEnd()
+	}
+	return c.Conn.Close()
 }
 
 // exhausted reports whether the cluster lets the connection serve no further request.

@@ -13,12 +13,13 @@ import (
 // idleConn is a connection that says nothing.
 type idleConn struct {
 	net.Conn
-	// isReset: its close is a reset.
-	closed, isReset bool
+	// isReset: its close is a reset, isBound: it holds its network namespace a short time only.
+	closed, isReset, isBound bool
 }
 
 func (c *idleConn) Quiet() bool             { return !c.closed }
 func (c *idleConn) SetLinger(sec int) error { c.isReset = sec == 0; return nil }
+func (c *idleConn) BoundEnd()               { c.isBound = true }
 func (c *idleConn) Close() error            { c.closed = true; return nil }
 
 // crowd is a pool of one address, with what has been made for it.

@@ -72,6 +72,9 @@ func TestIdleConnectionsAreBoundedForEachWorkload(t *testing.T) {
 			t.Error("another workload's connections have crowded one out")
 		}
 	}
+	if !busy[0].isBound || busy[0].isReset {
+		t.Errorf("end of the oldest: bound %t, reset %t; want it bound, and in order", busy[0].isBound, busy[0].isReset)
+	}
 	if !busy[0].closed || busy[1].closed || busy[2].closed {
 		t.Errorf("closed: %t, %t, %t; want the oldest alone", busy[0].closed, busy[1].closed, busy[2].closed)
 	}
