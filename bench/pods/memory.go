@@ -61,8 +61,11 @@ const (
 	asked   = "asked"
 	later   = "later"
 	hungUp  = "hung up"
+	rested  = "rested"
 	askedIn = 5 * time.Second
 	laterIn = 15 * time.Second
+	// restIn is longer than memory.Pace of the daemon: it gives back what the burst has left.
+	restIn = 75 * time.Second
 )
 
 // memory measures n pods that are there before the daemon starts.
@@ -96,7 +99,7 @@ func memory(ctx context.Context, o *Options, n int) (m Memory, err error) {
 		name string
 		do   string
 		wait time.Duration
-	}{{joined, "", askedIn}, {asked, "ask", askedIn}, {later, "", laterIn - askedIn}, {hungUp, "hang up", askedIn}} {
+	}{{joined, "", askedIn}, {asked, "ask", askedIn}, {later, "", laterIn - askedIn}, {rested, "", restIn}, {hungUp, "hang up", askedIn}} {
 		if stage.do != "" {
 			if err := crowd.do(stage.do); err != nil {
 				return m, err
