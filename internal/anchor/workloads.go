@@ -113,6 +113,10 @@ func mustBeUp(fd int) error {
 	if err == nil && lo.Uint16()&unix.IFF_UP == 0 {
 		err = fmt.Errorf("the loopback interface is down: %w", unix.EADDRNOTAVAIL)
 	}
+	if err == nil {
+		// It is up some microseconds before it has its addresses. This call waits until who brings it up has done (rtnl_lock), whatever it returns.
+		_ = unix.IoctlIfreq(fd, unix.SIOCGIFADDR, lo)
+	}
 	return err
 }
 

@@ -70,9 +70,14 @@ func (s *Set) joinOneNamed(a awaited) bool {
 		return false
 	}
 	c := s.openNamed(a.named)
-	if c == nil || s.retries.mustWait(c.inode, c.cookie, s.now()) {
-		c.close()
+	if c == nil {
 		return false
+	}
+	if s.retries.mustWait(c.inode, c.cookie, s.now()) {
+		// A scan has found a process in it, and could not join it either.
+		c.close()
+		s.awaited = append(s.awaited, a)
+		return true
 	}
 	c.since, c.advance = a.since, a.until
 	err := s.tryJoin(c)

@@ -41,12 +41,8 @@ type candidate struct {
 	advance time.Time
 }
 
-// close gives up what has not joined; nil is allowed.
-func (c *candidate) close() {
-	if c != nil {
-		c.namespace.Close()
-	}
-}
+// close gives up what has not joined.
+func (c *candidate) close() { c.namespace.Close() }
 
 // open opens the namespace which a file stands for, as it did a moment ago. nil: it does not any more, or the failure has been noted.
 func (s *Set) open(inode netns.Inode, path string) *candidate {

@@ -189,8 +189,8 @@ func (s *Set) joinAgain(before *Workload, inode uint64) error {
 		// It may be a thread, which a scan does not find.
 		s.joinProcess(before.inode, before.witness)
 	}
-	if before != nil && s.find(inode) == nil {
-		s.joinByName(before.inode)
+	if s.find(inode) == nil {
+		s.joinByName(inode)
 	}
 	var err error
 	if s.find(inode) == nil {
@@ -229,14 +229,15 @@ func (s *Set) closeReleased() {
 }
 
 // joinByName joins a namespace that has a name, and perhaps no process yet. The caller holds work.
-func (s *Set) joinByName(inode netns.Inode) {
-	path := s.pathOf(inode)
-	if path == "" {
-		return
-	}
-	if c := s.openNamed(named{path, inode}); c != nil {
-		c.advance = s.now().Add(advance)
-		s.join(c)
+func (s *Set) joinByName(number uint64) {
+	for inode, path := range s.names.paths {
+		if inode.Number != number {
+			continue
+		}
+		if c := s.openNamed(named{path, inode}); c != nil {
+			c.advance = s.now().Add(advance)
+			s.join(c)
+		}
 	}
 }
 
@@ -293,6 +294,9 @@ func (s *Set) keepReleased(oldest map[netns.Inode]int, isIncomplete bool) {
 			continue
 		}
 		switch cookie, err := cookieOf(path); {
+		case pid == 0 && isGone(err) && !isIncomplete:
+			// Its name was a link to a process.
+			s.forgetReleased(w)
 		case err != nil:
 			// The process has just ended, or there are no descriptors. The next scan will tell, and until then it does not join.
 			delete(oldest, w.inode)

@@ -228,6 +228,7 @@ func (r *rig) name(pid int, name string) (path string, remove func()) {
 
 func TestANamespaceWithANameIsServedInAdvance(t *testing.T) {
 	r := newRig(t)
+	must(t, r.s.Scan())
 	r.run()
 	pid, end := r.startOutside()
 	cookie, inode := r.cookieOf(pid), r.inodeOf(pid)
@@ -270,6 +271,7 @@ func TestANamespaceInWhichNoProcessIsBalancedIsLeft(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
+			must(t, r.s.Scan())
 			r.run()
 			pid, _ := r.startOutside()
 			_, remove := r.name(pid, "pod")
@@ -446,8 +448,42 @@ func TestANamedNamespaceIsServedOnceItsLoopbackIsUp(t *testing.T) {
 	if again := r.s.joinNamed(); !again {
 		t.Error("it is not to be called again")
 	}
+	// A scan that finds a process in it changes nothing.
+	r.start(third)
+	must(t, r.s.Scan())
+	if again := r.s.joinNamed(); !again {
+		t.Error("it is not to be called again behind a scan that has failed")
+	}
 	r.advance(advance)
 	if again := r.s.joinNamed(); again {
 		t.Error("it is tried for ever")
 	}
+}
+
+// A name may be a link, which leads nowhere when its process has ended. The mount table does not change then.
+func TestAReleasedNamespaceThatIsNamedByALinkIsForgotten(t *testing.T) {
+	r := newRig(t)
+	must(t, r.s.Scan())
+	pid, end := r.start(0)
+	must(t, os.Symlink(r.s.finder.namespaceOf(pid), filepath.Join(r.names, "link")))
+	r.s.joinNamed()
+	r.mustRelease(r.inodeOf(pid), Released)
+	end()
+	await.Quiet(t, func() string {
+		if r.s.scanAgain(); len(r.s.releasedList()) != 0 {
+			return "it is remembered"
+		}
+		return ""
+	})
+}
+
+// "xlb join" of a namespace that has a name and no process, and has never been served.
+func TestANamespaceThatHasANameAloneCanJoin(t *testing.T) {
+	r := newRig(t)
+	pid, _ := r.startOutside()
+	_, remove := r.name(pid, "before")
+	defer remove()
+	must(t, r.s.Scan())
+	r.mustServe()
+	r.mustJoin(r.inodeOf(pid))
 }

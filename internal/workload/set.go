@@ -441,6 +441,9 @@ func (s *Set) Close() {
 	for _, w := range s.list() {
 		s.cfg.Leave(w)
 		s.drop(w)
+		if w.isReleased {
+			s.cfg.Forget(w)
+		}
 	}
 	for _, w := range s.releasedList() {
 		s.forgetReleased(w)
