@@ -41,7 +41,7 @@ func mustBeNetns(fd int) error {
 		return ErrNoNamespace
 	}
 	// By its name it could be another file by now.
-	open, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	open, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}

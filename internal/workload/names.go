@@ -162,50 +162,15 @@ func (d *directory) list() (paths []string, excess int, err error) {
 	}
 }
 
-// namespaceAt returns the network namespace that a file is, or that links lead to. false: it is another file, or is gone. last is its inode at the last look,
-// if it was one then. It opens files of nsfs alone: to open others may wait, as for the writer of a pipe, or make a device do something.
+// namespaceAt returns the network namespace that a file is, or that links lead to. false: it is another file, or is gone. The file has been one with the inode
+// last, or last is that of none.
 func namespaceAt(path string, last netns.Inode) (inode netns.Inode, is bool, err error) {
 	if inode, err := netns.InodeOf(path); err == nil && inode == last {
 		return inode, true, nil
 	}
-	file, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return netns.Inode{}, false, unlessGone("open", path, err)
-	}
-	defer unix.Close(file)
-	var system unix.Statfs_t
-	if err := unix.Fstatfs(file, &system); err != nil {
-		return netns.Inode{}, false, unlessGone("fstatfs", path, err)
-	}
-	if system.Type != unix.NSFS_MAGIC {
+	inode, err = netns.InodeOfFile(path)
+	if isGone(err) || errors.Is(err, netns.ErrNoNamespace) {
 		return netns.Inode{}, false, nil
 	}
-	// The same file, whatever the path leads to by now.
-	return openedNamespace(path, fmt.Sprint("/proc/self/fd/", file))
-}
-
-// openedNamespace is namespaceAt for a file of nsfs, which has another path also.
-func openedNamespace(path, same string) (inode netns.Inode, is bool, err error) {
-	file, err := unix.Open(same, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return netns.Inode{}, false, unlessGone("open", path, err)
-	}
-	defer unix.Close(file)
-	kind, err := unix.IoctlRetInt(file, unix.NS_GET_NSTYPE)
-	if err != nil {
-		return netns.Inode{}, false, unlessGone("find the type of", path, err)
-	}
-	var stat unix.Stat_t
-	if err := unix.Fstat(file, &stat); err != nil {
-		return netns.Inode{}, false, unlessGone("fstat", path, err)
-	}
-	return netns.Inode{Device: stat.Dev, Number: stat.Ino}, kind == unix.CLONE_NEWNET, nil
-}
-
-// unlessGone is an error of a file, nil: it does not exist any more.
-func unlessGone(op, path string, err error) error {
-	if isGone(err) {
-		return nil
-	}
-	return &os.PathError{Op: op, Path: path, Err: err}
+	return inode, err == nil, err
 }

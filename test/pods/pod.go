@@ -12,8 +12,8 @@ import (
 	"os/exec"
 	"runtime"
 	"time"
-	"unsafe"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,18 +55,12 @@ func enter() error {
 
 // loopbackUp sets the loopback interface of the thread's network namespace up.
 func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
 	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq("lo")
 	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(request))); errno != 0 {
-		return fmt.Errorf("set the loopback interface up: %w", errno)
+		return fmt.Errorf("set the loopback interface up: %w", err)
 	}
 	return nil
 }

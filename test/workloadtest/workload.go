@@ -19,21 +19,17 @@ import (
 func New(t testing.TB, id workload.ID) *workload.Workload {
 	t.Helper()
 	w := Bare(t, id)
-	if err := Up(w); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// Up has the loopback interface of a workload come up.
-func Up(w *workload.Workload) error {
-	return w.Within(func() error {
+	err := w.Within(func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return fmt.Errorf("find the loopback interface: %w", err)
 		}
 		return netlink.LinkSetUp(lo)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // Bare is New without loopback.

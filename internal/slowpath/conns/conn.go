@@ -101,20 +101,17 @@ func (c *Conn) End(keep bool, pool *Pool) {
 		c.lent.end(keep, c.lent.received, c.lent.withheld)
 		return
 	}
-	if pool.hasLeft(c.peer.workload) {
+	switch {
+	case keep && !c.exhausted(time.Now()):
+		c.Reused = true
+		pool.put(c)
+	case pool.hasLeft(c.peer.workload):
 		Abort(c.Conn)
-		return
-	}
-	if !keep {
-		c.Abandon()
-		return
-	}
-	if c.exhausted(time.Now()) {
+	case keep:
 		_ = c.Close()
-		return
+	default:
+		c.Abandon()
 	}
-	c.Reused = true
-	pool.put(c)
 }
 
 // Abandon closes a connection that serves no further request. One that has not been sent whole must
