@@ -109,6 +109,13 @@ var (
 		Name: "takeover of a socket", Side: Server, Whole: time.Second,
 		Made: []string{"internal/anchor.knock", "internal/anchor.listenAt", "internal/anchor.Ready"}, Trusted: "a daemon of the same user, by SO_PEERCRED",
 	}
+	// NRI is the connection to a container runtime. Connect also bounds until the runtime has registered the plugin, Whole how long it is kept waiting for
+	// an answer.
+	NRI = Row{
+		Name: "container runtime", Side: Client, Connect: 5 * time.Second, Whole: 500 * time.Millisecond,
+		Made: []string{"internal/nri.dial"}, Shown: []string{"TestSilentRuntimeIsGivenUp", "TestGarbageEndsTheConnection"},
+		Trusted: "the runtime runs as root, and so do all who can take the place of its socket",
+	}
 	// HeelsProbe is "xlb heels probe".
 	HeelsProbe = Row{
 		Name: "xlb heels probe", Side: Client, Connect: 3 * time.Second,
@@ -130,6 +137,6 @@ var (
 func All() []*Row {
 	return []*Row{
 		&Downstream, &Opening, &Upstream, &Pool, &HealthHTTP, &HealthTCP, &ControlPlane, &Secrets, &DNS, &Admin, &ClientStatus, &AdminClient,
-		&Takeover, &HeelsProbe, &Demo, &KernelProbe,
+		&Takeover, &NRI, &HeelsProbe, &Demo, &KernelProbe,
 	}
 }

@@ -40,8 +40,10 @@ var layers = map[string][]string{
 	"files":     nil,
 	"lpm":       nil,
 	"netns":     nil,
-	"workload":  {"netns", "poller"},
-	"check":     {"lpm", "netns"}, // it must run where nothing else can
+	"pod":       nil,
+	"nri":       {"limits", "pod"},
+	"workload":  {"netns", "pod", "poller"},
+	"check":     {"lpm", "netns", "pod"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files", "plural"},
 	"xds":       {"model", "limits", "logging"},
 	"dns":       {"model", "limits"},
@@ -74,7 +76,7 @@ var layers = map[string][]string{
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
-	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "pool", "reconcile", "shares", "slowpath", "source", "workload"},
+	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload"},
 	"node":        {anything},
 }
 
