@@ -66,17 +66,6 @@ static __always_inline void connect_report(__u64 netns)
 		bpf_map_update_elem(&strangers, &netns, &now, BPF_ANY);
 }
 
-/* The anchors of the socket's network namespace; NULL: the daemon does not know it. */
-static __always_inline struct anchor_ports *connect_anchor(struct bpf_sock_addr *ctx)
-{
-	__u64 netns = bpf_get_netns_cookie(ctx);
-	struct anchor_ports *ports = bpf_map_lookup_elem(&anchors, &netns);
-
-	if (!ports)
-		connect_report(netns);
-	return ports;
-}
-
 static __always_inline __u32 any_anchor(void)
 {
 	return bpf_get_prandom_u32() & (ANCHOR_PORTS - 1);
@@ -190,6 +179,7 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	__u32 *listener, again;
 	struct psock *ps;
 	enum verdict v;
+	__u64 netns;
 
 	/* First: behind this no program finds the lease, and begins to move more. */
 	if (sk)
@@ -204,10 +194,21 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	if (!listener)
 		return VERDICT_CONNECT_OTHER;
 	v = connect_allowed();
+	if (v == VERDICT_CONNECT_OTHER)
+		return v;
+	netns = bpf_get_netns_cookie(ctx);
+	to->ports = bpf_map_lookup_elem(&anchors, &netns);
+	/* That one is also when the daemon is down, and connections of others are refused. */
+	if (is_left_alone(to->ports))
+		return VERDICT_CONNECT_LEFT_ALONE;
 	if (v != VERDICT_CONNECT_INTERCEPTED)
 		return v;
-	to->ports = connect_anchor(ctx);
-	if (!to->ports || !(addr_is_v4(key->addr) ? to->ports->port4[0] : to->ports->port6[0]))
+	if (!to->ports) {
+		connect_report(netns);
+		return VERDICT_CONNECT_NO_ANCHOR;
+	}
+	/* A namespace without IPv6 has no listener for it. */
+	if (!(addr_is_v4(key->addr) ? to->ports->port4[0] : to->ports->port6[0]))
 		return VERDICT_CONNECT_NO_ANCHOR;
 	plain = connect_plain_table(*listener);
 	if (plain && !(plain->flags & TABLE_SLOW) && fast_path)

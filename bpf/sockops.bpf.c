@@ -174,6 +174,14 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 	join_psock(ops, sk, ps, &rec);
 }
 
+/* Whether requests to a server have to pass all that is in its network namespace, because the daemon leaves that alone. */
+static __always_inline int server_is_left_alone(struct bpf_sock_ops *ops)
+{
+	__u64 netns = bpf_get_netns_cookie(ops);
+
+	return is_left_alone(bpf_map_lookup_elem(&anchors, &netns));
+}
+
 /* The daemon has announced the i-sock before it connected, so the key is there if this is the other end
  * of one: a socket that merely has the same addresses, in another namespace, is not found. */
 static __always_inline void passive_established(struct bpf_sock_ops *ops)
@@ -199,7 +207,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	if (!s || s->state != SLOT_CONNECTING)
 		return;
 	/* Requests go over TCP then, as to a server on another host. */
-	if (sock_wants_completions(sk)) {
+	if (sock_wants_completions(sk) || server_is_left_alone(ops)) {
 		count(VERDICT_SSOCK_NOT_JOINED);
 		return;
 	}

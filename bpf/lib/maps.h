@@ -176,7 +176,7 @@ struct {
 	__uint(max_entries, 1024);
 } exclusions SEC(".maps");
 
-/* Anchor listeners by network namespace cookie. Writer: daemon. Readers: connect programs. */
+/* Anchor listeners by network namespace cookie. Writer: daemon. Readers: connect programs, and sock_ops for servers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -184,6 +184,12 @@ struct {
 	__type(value, struct anchor_ports);
 	__uint(max_entries, 4096);
 } anchors SEC(".maps");
+
+/* Whether the daemon leaves a network namespace alone whose anchors these are: it has none in there. NULL: the daemon does not know the namespace. */
+static __always_inline int is_left_alone(const struct anchor_ports *ports)
+{
+	return ports && !ports->port4[0] && !ports->port6[0];
+}
 
 /* When a network namespace was last reported that `anchors` does not have, by its cookie, CLOCK_MONOTONIC. Writers: connect programs. */
 struct {

@@ -391,6 +391,7 @@ const (
 	VerdictConnectOther          = abiVerdictVERDICT_CONNECT_OTHER
 	VerdictConnectStaleDaemon    = abiVerdictVERDICT_CONNECT_STALE_DAEMON
 	VerdictConnectNoAnchor       = abiVerdictVERDICT_CONNECT_NO_ANCHOR
+	VerdictConnectLeftAlone      = abiVerdictVERDICT_CONNECT_LEFT_ALONE
 	VerdictConnectNoMemory       = abiVerdictVERDICT_CONNECT_NO_MEMORY
 	VerdictConnectPlain          = abiVerdictVERDICT_CONNECT_PLAIN
 	VerdictPSockJoined           = abiVerdictVERDICT_PSOCK_JOINED

@@ -9,6 +9,7 @@ var verdictNames = [VerdictCount]string{
 	VerdictConnectOther:          "connect_other",
 	VerdictConnectStaleDaemon:    "connect_stale_daemon",
 	VerdictConnectNoAnchor:       "connect_no_anchor",
+	VerdictConnectLeftAlone:      "connect_left_alone",
 	VerdictConnectNoMemory:       "connect_no_memory",
 	VerdictConnectPlain:          "connect_plain",
 	VerdictPSockJoined:           "psock_joined",
