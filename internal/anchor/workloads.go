@@ -203,7 +203,17 @@ func (s *Set) Announce(w *workload.Workload) error {
 	return nil
 }
 
-// Forget has the kernel programs know nothing of a workload any more that was withdrawn, and has left.
+// Exclude has the kernel programs leave a workload alone that has no listeners.
+func (s *Set) Exclude(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	if s.stopped {
+		return errStopped
+	}
+	return s.cfg.Sockets.Anchors.Put(w.Netns, maps.AnchorPorts{Workload: uint32(w.ID)})
+}
+
+// Forget has the kernel programs know nothing of a workload any more that was withdrawn, and has left, or was excluded.
 func (s *Set) Forget(w *workload.Workload) error {
 	s.joining.Lock()
 	defer s.joining.Unlock()

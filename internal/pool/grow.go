@@ -160,6 +160,5 @@ func (p *Pool) warnNoRoomLocked(sub *subpool, err error) {
 		return
 	}
 	p.warned = time.Now()
-	p.cfg.Logger.Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", sub.Address,
-		"workload", sub.from.ID, "err", err)
+	sub.from.Logger(p.cfg.Logger).Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", sub.Address, "err", err)
 }

@@ -210,7 +210,7 @@ func (p *Pool) failedLocked(sub *subpool, err error) {
 // refusedLocked notes that an endpoint has not let itself be connected to.
 func (p *Pool) refusedLocked(sub *subpool, err error) {
 	if !p.decidesLocked(sub) {
-		p.cfg.Logger.Debug("cannot connect to an endpoint", "endpoint", sub.Address, "workload", sub.from.ID, "err", err)
+		sub.from.Logger(p.cfg.Logger).Debug("cannot connect to an endpoint", "endpoint", sub.Address, "err", err)
 		return
 	}
 	if p.cfg.Refused != nil {

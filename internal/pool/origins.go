@@ -57,7 +57,7 @@ func (p *Pool) Join(w *workload.Workload) {
 	for _, d := range p.destinations {
 		// What the host has found says nothing of the new workload's server there.
 		if d.Address.Addr().IsLoopback() && p.upLocked(d) {
-			p.cfg.Logger.Info("endpoint is in service: a workload may reach another server there", "endpoint", d.Address, "workload", w.ID)
+			w.Logger(p.cfg.Logger).Info("endpoint is in service: a workload may reach another server there", "endpoint", d.Address)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (p *Pool) returnPoolLocked(sub *subpool) {
 		return
 	}
 	if err := p.cfg.Sockets.Pools.Delete(sub.key()); err != nil {
-		p.cfg.Logger.Warn("forget pool", "endpoint", sub.Address, "workload", sub.from.ID, "err", err)
+		sub.from.Logger(p.cfg.Logger).Warn("forget pool", "endpoint", sub.Address, "err", err)
 	}
 	p.pools = append(p.pools, sub.pool)
 	sub.pool = noPool

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
 )
 
 // errNoNumber is of a namespace that is found when all numbers have been used.
@@ -36,9 +37,12 @@ type candidate struct {
 	path string
 	// since is when it was found.
 	since time.Time
-	// witness and advance are those of the workload.
-	witness int
-	advance time.Time
+	// witness, advance and pod are those of the workload.
+	witness    int
+	isReported bool
+	advance    time.Time
+	identity   pod.Identity
+	pod        *pod.Pod
 }
 
 // close gives up what has not joined.
@@ -89,17 +93,37 @@ func (s *Set) tryJoin(c *candidate) error {
 		return err
 	}
 	w := New(id, c.cookie, c.namespace)
-	w.inode, w.witness, w.advance = c.inode, c.witness, c.advance
-	s.add(w)
-	if err := s.cfg.Join(w); err != nil {
-		s.forget(w)
+	w.inode, w.witness, w.advance, w.pod, w.isCommanded = c.inode, c.witness, c.advance, c.pod, c.inode.Number == s.asked
+	w.hadProcess = c.witness != 0
+	s.setIdentity(w, c.identity)
+	if s.again != nil && s.again.Netns == c.cookie {
+		w.pod, c.isReported = s.again.pod, c.isReported || s.again.isReported
+		s.setIdentity(w, s.again.Identity())
+	}
+	s.identify(w)
+	w.isReported = c.isReported
+	if err := s.begin(c, w); err != nil {
 		w.close()
 		s.giveBack(id)
 		return err
 	}
+	return nil
+}
+
+// begin serves a new workload, or leaves it alone, as its labels ask. The caller holds work.
+func (s *Set) begin(c *candidate, w *Workload) error {
+	if why := s.exclusion(w.pod); why != "" && !w.isCommanded {
+		return s.exclude(c, w, why)
+	}
+	s.add(w)
+	if err := s.cfg.Join(w); err != nil {
+		s.forget(w)
+		return err
+	}
+	w.isJoined = true
 	delete(s.retries, c.inode)
 	s.joined(s.now().Sub(c.since))
-	s.cfg.Logger.Log(context.Background(), s.level(), "serving a network namespace", "workload", id, "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
+	w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "serving a network namespace", "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
 	return nil
 }
 

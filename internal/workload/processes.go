@@ -10,10 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
 )
 
 // finder finds the network namespaces of the processes in cgroups.
@@ -27,6 +29,30 @@ type finder struct {
 // namespaceOf is the file of the network namespace of a process, or of a thread.
 func (f *finder) namespaceOf(id int) string {
 	return filepath.Join(f.proc, strconv.Itoa(id), "ns/net")
+}
+
+// containerOf says which container a process, or a thread, is in, by the paths of its cgroups. That of cgroup v2 goes first: where processes are in
+// cgroups of version 1 as well, a runtime may have given names there alone. false: it is in none that is recognised, or has ended.
+func (f *finder) containerOf(id int) (pod.Identity, bool) {
+	text, err := os.ReadFile(filepath.Join(f.proc, strconv.Itoa(id), "cgroup"))
+	if err != nil {
+		return pod.Identity{}, false
+	}
+	var found pod.Identity
+	ok := false
+	for line := range strings.Lines(string(text)) {
+		// cgroups(7): number:controllers:path
+		hierarchy, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		_, path, _ := strings.Cut(rest, ":")
+		here, isContainer := pod.ContainerOf(path)
+		switch {
+		case isContainer && hierarchy == "0":
+			return here, true
+		case isContainer && !ok:
+			found, ok = here, true
+		}
+	}
+	return found, ok
 }
 
 // own is the network namespace of this process.

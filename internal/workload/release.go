@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
 )
 
 // State says whether the connections of a network namespace are balanced.
@@ -24,6 +25,8 @@ const (
 	Leaving State = "leaving"
 	// Released: nothing of the daemon is in it.
 	Released State = "released"
+	// Excluded: likewise, as the labels of its pod ask, or --pods=labelled does.
+	Excluded State = "excluded"
 )
 
 // Info is what is known of a network namespace that is served, or released.
@@ -37,6 +40,10 @@ type Info struct {
 	// Path is its name in a watched directory; empty: it has none.
 	Path  string
 	State State
+	// Why says why it is excluded, or is leaving to be; empty: an operator has said so, or it is served.
+	Why string
+	// Identity is what is known of its pod or container.
+	Identity pod.Identity
 }
 
 var (
@@ -80,8 +87,10 @@ func (s *Set) info(w *Workload) Info {
 
 // infoLocked describes a workload other than the own one. The caller holds mu.
 func (s *Set) infoLocked(w *Workload) Info {
-	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served}
+	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served, Why: w.why, Identity: w.Identity()}
 	switch {
+	case s.released[w.Netns] == w && w.why != "":
+		i.State = Excluded
 	case s.released[w.Netns] == w:
 		i.State = Released
 	case w.isReleased:
@@ -107,17 +116,46 @@ func (s *Set) Release(inode uint64) (Info, error) {
 	case w == nil:
 		return Info{}, ErrUnknown
 	case w.isReleased:
-		return s.info(w), nil
+		s.setWhy(w, "")
+	default:
+		if err := s.withdraw(w, ""); err != nil {
+			return Info{}, err
+		}
 	}
+	w.isCommanded = true
+	return s.info(w), nil
+}
+
+// withdraw ends the balancing of a workload's new connections. why is empty where an operator has said so. The caller holds work.
+func (s *Set) withdraw(w *Workload, why string) error {
 	if err := s.cfg.Withdraw(w); err != nil {
-		return Info{}, fmt.Errorf("have the kernel programs leave it alone: %w", err)
+		return fmt.Errorf("have the kernel programs leave it alone: %w", err)
 	}
 	s.mu.Lock()
-	w.isReleased, w.releasedAt = true, s.now()
-	s.counts.Released++
+	w.isReleased, w.releasedAt, w.why = true, s.now(), why
+	if why == "" {
+		s.counts.Released++
+	} else {
+		s.counts.Excluded++
+	}
 	s.mu.Unlock()
-	s.cfg.Logger.Info("new connections of a network namespace are not balanced any more", "workload", w.ID, "netns", inode, "netns_cookie", w.Netns)
-	return s.info(w), nil
+	if why != "" {
+		s.logExcluded(w, why)
+		return nil
+	}
+	w.Logger(s.cfg.Logger).Info("new connections of a network namespace are not balanced any more", "netns", w.inode.Number, "netns_cookie", w.Netns)
+	return nil
+}
+
+func (s *Set) logExcluded(w *Workload, why string) {
+	w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "a network namespace is left alone", "why", why, "netns", w.inode.Number, "netns_cookie", w.Netns)
+}
+
+// setWhy changes why a workload is left alone; empty: an operator has said so.
+func (s *Set) setWhy(w *Workload, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.why = why
 }
 
 // refresh looks for processes anew where the released namespace with that number may have ended: another one may have the number. The caller holds work.
@@ -145,15 +183,19 @@ func (s *Set) Join(inode uint64) (Info, error) {
 	s.refresh(inode)
 	w := s.find(inode)
 	if w == nil || w.isReleased {
-		if err := s.takeBack(w, inode); err != nil {
+		s.asked = inode
+		err := s.takeBack(w, inode)
+		s.asked = 0
+		if err != nil {
 			return Info{}, err
 		}
 		w = s.find(inode)
 	}
+	w.isCommanded = true
 	return s.info(w), nil
 }
 
-// takeBack serves a network namespace that is not: w is nil where it was not released. The caller holds work.
+// takeBack serves a network namespace that is not: w is nil where it was not released, nor left alone. The caller holds work.
 func (s *Set) takeBack(w *Workload, inode uint64) error {
 	var err error
 	switch {
@@ -163,7 +205,9 @@ func (s *Set) takeBack(w *Workload, inode uint64) error {
 		return s.joinAgain(nil, inode)
 	case s.released[w.Netns] == w:
 		s.forgetReleased(w)
+		s.again = w
 		err = s.joinAgain(w, inode)
+		s.again = nil
 	default:
 		err = s.cfg.Announce(w)
 	}
@@ -171,10 +215,12 @@ func (s *Set) takeBack(w *Workload, inode uint64) error {
 		return fmt.Errorf("serve it again: %w", err)
 	}
 	s.mu.Lock()
-	w.isReleased = false
-	s.counts.Rejoined++
+	if w.why == "" {
+		s.counts.Rejoined++
+	}
+	w.isReleased, w.why = false, ""
 	s.mu.Unlock()
-	s.cfg.Logger.Info("connections of a network namespace are balanced again", "netns", inode)
+	w.Logger(s.cfg.Logger).Info("connections of a network namespace are balanced again", "netns", inode)
 	return nil
 }
 
@@ -257,7 +303,7 @@ func (s *Set) closeOneReleased(w *Workload) {
 	s.counts.Left++
 	s.countLocked()
 	s.mu.Unlock()
-	s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has been released", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
+	w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "a network namespace has been released", "netns", w.inode.Number, "netns_cookie", w.Netns)
 }
 
 // releasedList are the workloads that were released, by their numbers. Each is held by its process, and by nothing of the daemon.
@@ -280,6 +326,15 @@ func (s *Set) forgetReleased(w *Workload) {
 func (s *Set) keepReleased(oldest map[netns.Inode]int, isIncomplete bool) {
 	for _, w := range s.releasedList() {
 		pid := oldest[w.inode]
+		if s.mayBeServed(w) {
+			s.forgetReleased(w)
+			continue
+		}
+		if w.why != "" && pid != 0 && pid == w.witness && !w.isReported {
+			// Of those there may be as many as there are pods.
+			delete(oldest, w.inode)
+			continue
+		}
 		if pid == 0 && s.isWitnessed(w) {
 			pid = w.witness
 		}
@@ -302,11 +357,57 @@ func (s *Set) keepReleased(oldest map[netns.Inode]int, isIncomplete bool) {
 			delete(oldest, w.inode)
 		case cookie == w.Netns:
 			s.setWitness(w, pid)
+			s.identifyByOldest(w)
+			if s.mayBeServed(w) {
+				s.forgetReleased(w)
+				continue
+			}
 			delete(oldest, w.inode)
 		default:
 			s.forgetReleased(w)
 		}
 	}
+}
+
+// mayBeServed reports whether a workload that was left alone is known meanwhile to be one that asks to be served. The caller holds work.
+func (s *Set) mayBeServed(w *Workload) bool {
+	if w.why == "" {
+		return false
+	}
+	s.identify(w)
+	return s.exclusion(w.pod) == ""
+}
+
+// mustLookFor reports whether a scan has to find out whether a released namespace is there still. Where it is left alone its process is enough: of those
+// there may be as many as there are pods. The caller holds work.
+func (s *Set) mustLookFor(w *Workload) bool {
+	if w.why != "" && s.isHeld(w) {
+		return false
+	}
+	return s.isUnidentified(w) || s.mayHaveEnded(w)
+}
+
+// isHeld reports whether the process is there by which a namespace is known. Until one is known that of its pod will do: to find out whether it has its
+// name still costs twenty times as much. The caller holds work.
+func (s *Set) isHeld(w *Workload) bool {
+	if s.isWitnessed(w) {
+		return true
+	}
+	if w.pod == nil || w.pod.PID == 0 || s.mayHaveEnded(w) {
+		return false
+	}
+	if inode, err := netns.InodeOf(s.finder.namespaceOf(w.pod.PID)); err != nil || inode != w.inode {
+		return false
+	}
+	s.setWitness(w, w.pod.PID)
+	return true
+}
+
+// isClosed reports whether nothing is open of a workload that was released, or left alone.
+func (s *Set) isClosed(w *Workload) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released[w.Netns] == w
 }
 
 // mayHaveEnded reports whether a released namespace is not known to be there still, by a process or by its name. The caller holds work.

@@ -28,6 +28,8 @@ type Config struct {
 	NoOwn bool
 	// Names are directories of files that are network namespaces. One that gets a file there is joined before a process of it connects.
 	Names []string
+	// Labelled says that pods alone are served whose labels ask for it.
+	Labelled bool
 	// Join opens what serves a workload, and leaves nothing open where it fails: the next workload may get the same number. There is one call of Join or
 	// Leave at a time.
 	Join func(w *Workload) error
@@ -35,7 +37,9 @@ type Config struct {
 	Leave func(w *Workload) (left bool)
 	// Withdraw ends the balancing of a workload's new connections; those that are open are served on. Announce takes that back.
 	Withdraw, Announce func(w *Workload) error
-	// Forget receives one that was withdrawn and has left, when its processes have ended, or before it joins again.
+	// Exclude has the kernel programs leave one alone that is not served, and report it no more.
+	Exclude func(w *Workload) error
+	// Forget receives one that was withdrawn and has left, or was excluded, when its processes have ended, or before it joins again.
 	Forget func(w *Workload)
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
 	InUse  func(id ID) bool
@@ -48,6 +52,8 @@ type Counts struct {
 	Joined, Failed, Left uint64
 	// Released counts calls of Release, Rejoined calls of Join that took one back.
 	Released, Rejoined uint64
+	// Excluded counts those that labels left out.
+	Excluded uint64
 	// Open is how many are served.
 	Open int
 	// Joins is how long it took to serve those that have joined, from the kernel's report of each, or from when it was found.
@@ -67,6 +73,13 @@ type Set struct {
 	work    sync.Mutex
 	retries retries
 	names   *names
+	pods    *pods
+	// asked is the inode number of a namespace that is to be served whatever labels say, while it is being joined; 0: no namespace is.
+	asked uint64
+	// again is the workload that is being taken back, of which nothing is open; nil otherwise. What is known of it stays known.
+	again *Workload
+	// isUnscanned: namespaces have joined by the kernel's reports since the last scan, which finds their oldest processes.
+	isUnscanned bool
 	// awaited are namespaces with a name whose loopback interface is down.
 	awaited []awaited
 	// scanAt is when the next scan may begin, nameAt when names may be looked at again.
@@ -115,7 +128,7 @@ const (
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
 	return &Set{
-		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), events: make(chan event, queued),
+		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), pods: newPods(), events: make(chan event, queued),
 		now: time.Now, retries: retries{}, byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{}, released: map[uint64]*Workload{},
 		counts: Counts{Joins: newDurations()},
 	}
@@ -273,7 +286,8 @@ func (s *Set) admit(e event) bool {
 		// The thread's own namespace is reported when it connects.
 		return false
 	}
-	c.witness, c.since = e.tid, e.at
+	c.witness, c.isReported, c.since = e.tid, true, e.at
+	s.isUnscanned = true
 	s.join(c)
 	return true
 }
@@ -296,7 +310,7 @@ func (s *Set) scanAgain() {
 			continue
 		}
 		if s.leave(w) {
-			s.cfg.Logger.Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "workload", w.ID, "netns", w.inode.Number, "netns_cookie", w.Netns)
+			w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "a network namespace has no process left that is balanced", "netns", w.inode.Number, "netns_cookie", w.Netns)
 		}
 	}
 }
@@ -315,21 +329,24 @@ func (s *Set) leave(w *Workload) (left bool) {
 func (s *Set) scan() error {
 	began := s.now()
 	found, err := s.finder.find()
-	// To join what it has found takes time once.
-	looked := s.now()
-	s.scanAt = looked.Add(max(scanPause, scanRest*looked.Sub(began)))
 	if !isIncomplete(err) {
 		s.retries.keep(found.oldest)
+		s.isUnscanned = false
 	}
 	for _, w := range s.list() {
 		// A thread with a namespace of its own is found by its report alone.
 		if oldest := found.oldest[w.inode]; oldest != 0 || !s.isWitnessed(w) {
 			// 0 where the namespace has no process.
 			s.setWitness(w, oldest)
+			s.identifyByOldest(w)
+			s.obey(w)
 		}
 		delete(found.oldest, w.inode)
 	}
 	s.keepReleased(found.oldest, isIncomplete(err))
+	// To join what it has found takes time once.
+	looked := s.now()
+	s.scanAt = looked.Add(max(scanPause, scanRest*looked.Sub(began)))
 	byPid := func(a, b netns.Inode) int { return cmp.Compare(found.oldest[a], found.oldest[b]) }
 	for _, inode := range slices.SortedFunc(maps.Keys(found.oldest), byPid) {
 		s.joinProcess(inode, found.oldest[inode])
@@ -383,11 +400,12 @@ func (s *Set) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// hasUnsettled reports whether a scan is needed: the oldest process of a namespace has ended, and another one may be there, or the first one may have come.
+// hasUnsettled reports whether a scan is needed: the oldest process of a namespace is not known or has ended, and another one may be there, or the first one
+// may have come.
 func (s *Set) hasUnsettled() bool {
 	s.work.Lock()
 	defer s.work.Unlock()
-	return len(s.unused()) > 0 || slices.ContainsFunc(s.list(), s.isExpected) || slices.ContainsFunc(s.releasedList(), s.mayHaveEnded)
+	return s.isUnscanned || len(s.unused()) > 0 || slices.ContainsFunc(s.list(), s.isExpected) || slices.ContainsFunc(s.list(), s.isUnidentified) || slices.ContainsFunc(s.releasedList(), s.mustLookFor)
 }
 
 // unused are workloads whose witness has ended or left the namespace, and of which no connection is open. The caller holds work.
@@ -401,11 +419,32 @@ func (s *Set) unused() (list []*Workload) {
 }
 
 // isExpected reports whether the first process of a namespace is awaited, to be known.
-func (s *Set) isExpected(w *Workload) bool { return w.witness == 0 && s.isInAdvance(w) }
+func (s *Set) isExpected(w *Workload) bool {
+	return w.witness == 0 && !w.hadProcess && s.isInAdvance(w)
+}
+
+// isUnidentified reports whether the process that was to tell which pod or container a namespace is of has ended without. The next scan finds another.
+func (s *Set) isUnidentified(w *Workload) bool {
+	return !w.isIdentified() && w.witness != 0 && !s.isWitnessed(w)
+}
 
 // isInAdvance reports whether a process may be about to enter the namespace.
 func (s *Set) isInAdvance(w *Workload) bool {
-	return s.now().Before(w.advance) && s.pathOf(w.inode) != ""
+	hasPath, isNamed := s.pathOf(w.inode) != "", s.isNamed(w)
+	if w.hadProcess {
+		// A container that starts again may be the only one: some runtimes have no process of the pod beside it. What has a name is held by that.
+		return hasPath && isNamed
+	}
+	return s.now().Before(w.advance) && (hasPath || isNamed)
+}
+
+// isNamed reports whether a container runtime reports a workload's pod. The caller holds work.
+func (s *Set) isNamed(w *Workload) bool {
+	if w.pod == nil {
+		return false
+	}
+	_, ok := s.pods.bySandbox[w.pod.Sandbox]
+	return ok
 }
 
 func (s *Set) setWitness(w *Workload, pid int) {
@@ -413,7 +452,7 @@ func (s *Set) setWitness(w *Workload, pid int) {
 	defer s.mu.Unlock()
 	w.witness = pid
 	if pid != 0 {
-		w.advance = time.Time{}
+		w.advance, w.hadProcess = time.Time{}, true
 	}
 }
 
@@ -434,18 +473,17 @@ func (s *Set) drop(w *Workload) {
 	s.counts.Left++
 }
 
-// Close has all leave, whether they are in use or not. Run ends so, too: it is for a start that has failed behind Scan.
+// Close has all leave, whether they are in use or not. Run ends so, too: it is for a start that has failed behind Scan. The kernel programs go on to leave
+// alone what they were to, as long as they are there: with --when-down=fail they refuse connections of namespaces that they do not know.
 func (s *Set) Close() {
 	s.work.Lock()
 	defer s.work.Unlock()
 	for _, w := range s.list() {
 		s.cfg.Leave(w)
 		s.drop(w)
-		if w.isReleased {
-			s.cfg.Forget(w)
-		}
 	}
-	for _, w := range s.releasedList() {
-		s.forgetReleased(w)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.released)
+	s.countLocked()
 }

@@ -93,7 +93,7 @@ func newRig(t *testing.T) *rig {
 	own, err := netns.Cookie()
 	must(t, err)
 	r.s = NewSet(Config{
-		Own: Own(own), Cgroups: []string{r.cgroup}, Others: true, Names: []string{r.names}, Join: r.join, Leave: r.leave, Withdraw: r.withdraw, Announce: r.announce, Forget: r.forget, InUse: r.isInUse,
+		Own: Own(own), Cgroups: []string{r.cgroup}, Others: true, Names: []string{r.names}, Join: r.join, Leave: r.leave, Withdraw: r.withdraw, Announce: r.announce, Exclude: r.exclude, Forget: r.forget, InUse: r.isInUse,
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	r.s.now = r.now
@@ -164,6 +164,13 @@ func (r *rig) announce(w *Workload) error {
 	return r.fail
 }
 
+func (r *rig) exclude(w *Workload) error {
+	r.note(fmt.Sprint("exclude ", w.ID))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fail
+}
+
 func (r *rig) forget(w *Workload) { r.note(fmt.Sprint("forget ", w.ID)) }
 
 // mustBeWithin fails unless code of a workload runs in its namespace.
@@ -218,10 +225,16 @@ func (r *rig) startAs(of int, as *syscall.SysProcAttr) (pid int, end func()) {
 	if of != 0 {
 		cmd = exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", of), "sleep", "1000")
 	}
-	cmd.SysProcAttr = as
 	if of == 0 {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+		as.Cloneflags = syscall.CLONE_NEWNET
 	}
+	return r.startCommand(cmd, as)
+}
+
+// startCommand starts a command that becomes "sleep", and waits until it has.
+func (r *rig) startCommand(cmd *exec.Cmd, as *syscall.SysProcAttr) (pid int, end func()) {
+	r.t.Helper()
+	cmd.SysProcAttr = as
 	must(r.t, cmd.Start())
 	end = sync.OnceFunc(func() {
 		if err := cmd.Process.Kill(); err != nil {

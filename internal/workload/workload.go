@@ -4,10 +4,13 @@ package workload
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
 )
 
 // ID numbers a workload. The daemon gives each number once.
@@ -22,14 +25,28 @@ type Workload struct {
 	// Netns is the cookie of the network namespace (SO_NETNS_COOKIE).
 	Netns uint64
 	// inode and witness, a process or thread that is in the namespace, are how the Set finds out whether it has a process still. witness is 0 where that has
-	// ended, and no other has been found. The Set alone uses them, and what follows up to mu; it changes witness and isReleased with Set.mu held.
+	// ended, and no other has been found. The Set alone uses them, and what follows up to mu; it changes witness, isReleased and why with Set.mu held.
 	inode   netns.Inode
 	witness int
+	// isReported: witness is the thread that the kernel has reported. It may be of another container, as an agent that has entered the namespace.
+	isReported bool
 	// advance is until when it is served without a process, as long as it has a name.
 	advance time.Time
-	// isReleased: its new connections are not balanced, since releasedAt.
+	// hadProcess: a process of it has been known.
+	hadProcess bool
+	// isReleased: its new connections are not balanced, since releasedAt: an operator has said so, or labels do. Then why says which; empty: an operator.
 	isReleased bool
 	releasedAt time.Time
+	why        string
+	// isCommanded: an operator has released it, or had it join. Labels do not count any more.
+	isCommanded bool
+	// isJoined: a line of the log has said that it is served, with the name that it had then.
+	isJoined bool
+	// pod is what a container runtime has reported; nil: nothing.
+	pod *pod.Pod
+
+	// identity is what is known of its pod or container; nil: nothing.
+	identity atomic.Pointer[pod.Identity]
 
 	// mu guards what follows. It is held for reading while a thread is in the namespace: the descriptor of a closed one may be that of another.
 	mu sync.RWMutex
@@ -61,6 +78,29 @@ func (w *Workload) Within(do func() error) error {
 		return do()
 	}
 	return w.namespace.Within(do)
+}
+
+// Identity is what is known of its pod or container.
+func (w *Workload) Identity() pod.Identity {
+	if i := w.identity.Load(); i != nil {
+		return *i
+	}
+	return pod.Identity{}
+}
+
+// isIdentified reports whether a pod or container is known.
+func (w *Workload) isIdentified() bool {
+	i := w.Identity()
+	return i.Container != "" || i.UID != ""
+}
+
+// Logger is a log whose lines name the workload: by its number, and by its pod or container where that is known.
+func (w *Workload) Logger(log *slog.Logger) *slog.Logger {
+	log = log.With("workload", w.ID)
+	if name := w.Identity().String(); name != "" {
+		log = log.With("pod", name)
+	}
+	return log
 }
 
 // close gives the namespace up.
