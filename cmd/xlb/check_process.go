@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/pod"
 )
 
 // processReport is what "xlb check --pid" prints.
@@ -17,7 +19,12 @@ type processReport struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
 	// Cgroup is its directory, "" where it cannot be seen.
-	Cgroup   string         `json:"cgroup,omitempty"`
+	Cgroup string `json:"cgroup,omitempty"`
+	// Runtime, Container and PodUID are what its cgroup's path says, "" where that says nothing.
+	Runtime   string `json:"runtime,omitempty"`
+	Container string `json:"container,omitempty"`
+	PodUID    string `json:"pod_uid,omitempty"`
+
 	Balanced bool           `json:"balanced"`
 	Results  []check.Result `json:"results"`
 }
@@ -45,10 +52,11 @@ func checkProcess(e *env, output format, pid int) error {
 
 // reportOn asks the kernel. Of several daemons the one is reported that comes nearest to balancing the process.
 func reportOn(p *check.Process) (*processReport, error) {
-	r := &processReport{PID: p.PID, Name: p.Name, Cgroup: p.Cgroup}
+	r := &processReport{PID: p.PID, Name: p.Name, Cgroup: p.Cgroup, Runtime: p.Container.Runtime, Container: p.Container.Container, PodUID: p.Container.UID}
 	place := cgroupOf(p)
+	before := append([]check.Result{place}, containerRow(p)...)
 	if place.Status != check.OK {
-		r.Results = []check.Result{place}
+		r.Results = before
 		return r, nil
 	}
 	daemons, err := datapath.AttachedTo(p.Cgroup)
@@ -60,13 +68,13 @@ func reportOn(p *check.Process) (*processReport, error) {
 	}
 	// It was read from alone.
 	defer func() { _ = datapath.CloseAttached(daemons) }()
-	r.Results = []check.Result{place, noPrograms(p)}
+	r.Results = append(slices.Clone(before), noPrograms(p))
 	for i, d := range daemons {
 		results, err := resultsOf(p, d)
 		if err != nil {
 			return nil, fmt.Errorf("--pid: %w", err)
 		}
-		if results = slices.Insert(results, 0, place); i == 0 || faults(results) < faults(r.Results) {
+		if results = slices.Insert(results, 0, before...); i == 0 || faults(results) < faults(r.Results) {
 			r.Results = results
 		}
 	}
@@ -91,6 +99,22 @@ func cgroupOf(p *check.Process) check.Result {
 		r.Remedy = "ask on the host, where the whole hierarchy of cgroup v2 is mounted; a cgroup of version 1 cannot be balanced"
 	}
 	return r
+}
+
+// containerRow says which container and pod a process is in, as far as its cgroup tells; no row where it is in none.
+func containerRow(p *check.Process) []check.Result {
+	is := &p.Container
+	if *is == (pod.Identity{}) {
+		return nil
+	}
+	var words []string
+	if is.Container != "" {
+		words = append(words, strings.TrimSpace(is.Runtime+" "+is.Container))
+	}
+	if is.UID != "" {
+		words = append(words, "pod "+is.UID)
+	}
+	return []check.Result{{Name: "container", Status: check.OK, Detail: strings.Join(words, ", ")}}
 }
 
 const programsRow = "programs"
@@ -158,8 +182,8 @@ func namespaceOf(p *check.Process, service datapath.Service) check.Result {
 	switch service {
 	case datapath.Served:
 	case datapath.Released:
-		r.Status, r.Detail = check.Missing, "an operator has released it: its new connections are not balanced"
-		r.Remedy = fmt.Sprintf("take it back: xlb join --pid %d --admin ADDRESS, which is that of the daemon", p.PID)
+		r.Status, r.Detail = check.Missing, "an operator has released it, or the labels of its pod exclude it, or lack what --pods=labelled asks for: its new connections are not balanced"
+		r.Remedy = fmt.Sprintf("\"xlb get workloads --admin ADDRESS\", which is that of the daemon, says which; take it back: xlb join --pid %d --admin ADDRESS", p.PID)
 	case datapath.LeftAlone:
 		r.Status, r.Detail, r.Remedy = check.Missing, "it is the daemon's own, which is left alone (--namespaces=others)", "start the daemon with --namespaces=all"
 	default:

@@ -23,6 +23,9 @@ type explainOptions struct {
 	file, admin string
 	// envoyHeaders is how the file is to be read.
 	envoyHeaders bool
+	// pod and pid name the client; "" and 0: it is left open.
+	pod string
+	pid int
 }
 
 func explainCommand(e *env) *cobra.Command {
@@ -43,10 +46,16 @@ loaded maps, and the account says so if that is not what the routes ask for. Wit
 and how the request is framed (Connection, Upgrade, Transfer-Encoding and the like) is
 not looked at.
 
-Exit code 1 means that no route was found, which is answered 404, or that kernel and
-routes disagree, which is a defect of XLB; 2 that the question cannot be answered.`,
+The routes are the same for all clients. With --pod or --pid the account also says whether
+new connections of that client's network namespace are balanced, as "xlb get workloads"
+has it; "xlb check --pid" says all that decides over a process, its cgroup among it.
+
+Exit code 1 means that no route was found, which is answered 404, that new
+connections of the client are not balanced, or that kernel and routes disagree, which is a
+defect of XLB; 2 that the question cannot be answered.`,
 		Example: "  xlb explain GET http://127.80.0.1:8080/cart\n" +
 			"  xlb explain GET http://shop.test/cart -H 'x-canary: yes' --listener web\n" +
+			"  xlb explain GET http://127.80.0.1:8080/cart --pod shop/cart-7d4b9c6f5-x2x7k\n" +
 			"  xlb explain --config envoy.yaml POST http://shop.test/buy --output json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -61,11 +70,17 @@ routes disagree, which is a defect of XLB; 2 that the question cannot be answere
 	c.Flags().StringVar(&o.query.Listener, "listener", "", "`name` or address of the listener, whatever the URL says")
 	c.Flags().BoolVar(&o.envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would serve it")
 	draw := c.Flags().Uint32("draw", 0, "the request's random `number`, which decides over fractions (default random)")
+	c.Flags().StringVar(&o.pod, "pod", "", "`NAMESPACE/NAME`, or UID, of the pod that sends the request")
+	completes(c, "pod")
+	c.Flags().IntVar(&o.pid, "pid", 0, "`number` of the process that sends the request")
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o.query.Method, o.query.URL = args[0], args[1]
 		if o.query.Draw = *draw; !c.Flags().Changed("draw") {
 			o.query.Draw = rand.Uint32()
+		}
+		if err := o.findClient(c); err != nil {
+			return err
 		}
 		answer, err := o.ask(c.Context())
 		if err != nil {
@@ -77,6 +92,23 @@ routes disagree, which is a defect of XLB; 2 that the question cannot be answere
 		return verdictOn(answer)
 	}
 	return c
+}
+
+// findClient completes the query with the client's network namespace.
+func (o *explainOptions) findClient(c *cobra.Command) (err error) {
+	pod, pid := c.Flags().Changed("pod"), c.Flags().Changed("pid")
+	switch {
+	case pod && pid:
+		return refused(errors.New("explain: --pod and --pid: want one client; leave one of the two out"))
+	case (pod || pid) && o.file != "":
+		return refused(errors.New("explain: --pod and --pid: not with --config: which clients are balanced a daemon knows, and no file; leave --config out to ask one"))
+	case pod:
+		o.query.Netns, err = namespaceOfPod(c.Context(), o.admin, o.pod)
+	case pid:
+		o.query.Netns, err = namespaceOfProcess(o.pid)
+		err = refused(err)
+	}
+	return err
 }
 
 func (o *explainOptions) ask(ctx context.Context) (*explain.Answer, error) {
@@ -109,6 +141,8 @@ func verdictOn(a *explain.Answer) error {
 	case a.Disagreement != "":
 		return fmt.Errorf("explain: %s; this is a defect of XLB: report it with the configuration, and use --fast-path=off until it is mended",
 			a.Disagreement)
+	case a.IsUnbalanced():
+		return fmt.Errorf("explain: new connections of the client (%s) are not balanced: %s", clientName(a.Workload), clientState(a.Workload))
 	case a.Action != nil && a.Action.Kind == explain.Refused:
 		return fmt.Errorf("explain: %s: the answer is %d", a.Action.Because, a.Action.Status)
 	case a.IsAnswered():

@@ -41,6 +41,12 @@ func printSummary(e *env, a *explain.Answer) error {
 		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("request", "%s %s %s, draw %d", a.Request.Method, a.Request.Authority, pathText(&a.Request), a.Request.Draw)
+	switch w := a.Workload; {
+	case a.IsUnbalanced():
+		line("workload", "%s: NOT BALANCED: %s", clientName(w), clientState(w))
+	case w != nil:
+		line("workload", "%s: %s", clientName(w), clientState(w))
+	}
 	line("listener", "%s (%s)", a.Listener.Name, a.Listener.Address)
 	switch {
 	case a.IsAnswered():
@@ -68,6 +74,25 @@ func printSummary(e *env, a *explain.Answer) error {
 		line("DISAGREEMENT", "%s", a.Disagreement)
 	}
 	return t.Flush()
+}
+
+// clientName names the client's network namespace.
+func clientName(w *explain.Workload) string {
+	if w.ID == nil {
+		return fmt.Sprintf("network namespace %d", w.Netns)
+	}
+	return fmt.Sprintf("%d, %s", *w.ID, printable(w.Name))
+}
+
+// clientState says what the daemon does for it.
+func clientState(w *explain.Workload) string {
+	switch {
+	case w.State == explain.WorkloadUnknown:
+		return "the daemon does not serve it, or not yet"
+	case w.Why != "":
+		return printable(w.State) + ": " + printable(w.Why)
+	}
+	return printable(w.State)
 }
 
 // pathText is the path that routes compare, and the one that was sent if it is another.

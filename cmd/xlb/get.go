@@ -38,8 +38,8 @@ var resources = []resource{
 	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
-	{"connections", []string{"CLIENT", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
-	{"workloads", []string{"ID", "NETNS", "PID", "NAME", "STATE", "CONNECTIONS"}, each(workloadCells)},
+	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "STATE"}, each(workloadCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
 	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
@@ -76,7 +76,9 @@ func getCommand(e *env) *cobra.Command {
 live state that kernel and daemon share. "stats" leaves out counters that are zero;
 the JSON has them all. "config" says where the configuration comes from, what is in
 force of it, and why what came last was refused, field by field. "workloads" are network
-namespaces whose processes are balanced, by the numbers that "lsns -t net" shows.
+namespaces whose processes are balanced, or are known not to be, by the numbers that
+"lsns -t net" shows, with the pods and containers that they are of, as far as these are
+known; NAME is that of the namespace's file, where no pod is known.
 
 With --watch it asks again and again, until it is interrupted: text has the time above each
 table, JSON has one line for each answer. After the first, an answer that fails is told of on
@@ -247,7 +249,7 @@ func poolCells(p *admin.Pool) []string {
 
 func connectionCells(c *admin.Connection) []string {
 	return []string{
-		c.Client.String(), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
+		c.Client.String(), orDash(connectionWorkload(c)), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
 	}
 }
 
@@ -256,7 +258,51 @@ func workloadCells(w *admin.Workload) []string {
 	if w.PID != 0 {
 		pid = strconv.Itoa(w.PID)
 	}
-	return []string{number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(nameOfNamespace(w.Path)), w.State, number(w.Connections)}
+	return []string{
+		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
+		number(w.Connections), stateText(w),
+	}
+}
+
+// podText names the pod of a workload; "": it has none, or that is not known.
+func podText(w *admin.Workload) string {
+	switch {
+	case w.Pod != "":
+		return w.PodNamespace + "/" + w.Pod
+	case w.PodUID != "":
+		return "pod " + w.PodUID
+	}
+	return ""
+}
+
+// shownDigits are those of a container's ID, as container runtimes show it.
+const shownDigits = 12
+
+func containerText(w *admin.Workload) string {
+	return strings.TrimSpace(w.Runtime + " " + w.Container[:min(shownDigits, len(w.Container))])
+}
+
+// fileText is what the file of a network namespace is called. Of a pod's, which container runtimes name at random, the pod's name is enough.
+func fileText(w *admin.Workload) string {
+	if podText(w) != "" {
+		return ""
+	}
+	return nameOfNamespace(w.Path)
+}
+
+func stateText(w *admin.Workload) string {
+	if w.Why == "" {
+		return w.State
+	}
+	return w.State + ": " + printable(w.Why)
+}
+
+// connectionWorkload names the workload of a connection, by its number where that has left.
+func connectionWorkload(c *admin.Connection) string {
+	if c.WorkloadID != nil && c.Workload == "" {
+		return "workload " + number(uint64(*c.WorkloadID))
+	}
+	return printable(c.Workload)
 }
 
 func guardCells(g *admin.Guarded) []string {

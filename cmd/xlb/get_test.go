@@ -105,14 +105,38 @@ func (daemon) Bound(*model.Listener) string { return "" }
 func (daemon) Intercepted(*model.Listener) (bool, error) { return true, nil }
 
 func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {
-	return explain.Explain(explain.Compiled(d.Config().Model), q)
+	s := explain.Compiled(d.Config().Model)
+	s.Workload = func(netns uint64) *explain.Workload {
+		for _, w := range d.Workloads() {
+			if w.Netns == netns {
+				return &explain.Workload{Netns: netns, ID: &w.ID, Name: w.Name, State: w.State, Why: w.Why, Balanced: w.State == admin.WorkloadServed}
+			}
+		}
+		return nil
+	}
+	return explain.Explain(s, q)
 }
+
+// Pods of the daemon of a test.
+const (
+	webUID  = "0f3b7d52-6a1e-4c8b-9d2f-1a2b3c4d5e6f"
+	cartUID = "5c0a9e1b-3f47-4d7a-8b65-7f8e9dacbdce"
+	someID  = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"
+)
 
 func (daemon) Workloads() []admin.Workload {
 	return []admin.Workload{
-		{Netns: 4026531840, Cookie: 1, State: admin.WorkloadServed, Connections: 2},
-		{ID: 1, Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: admin.WorkloadLeaving, Connections: 1},
-		{ID: 2, Netns: 4026532402, Cookie: 6, Path: "/srv/netns/shop", State: admin.WorkloadReleased},
+		{Name: "host", Netns: 4026531840, Cookie: 1, State: admin.WorkloadServed, Connections: 2},
+		{ID: 1, Name: "web", Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: admin.WorkloadLeaving, Connections: 1},
+		{ID: 2, Name: "shop", Netns: 4026532402, Cookie: 6, Path: "/srv/netns/shop", State: admin.WorkloadReleased},
+		{ID: 4, Name: "shop/web-7d4b9c6f5-x2x7k", Netns: 4026532503, Cookie: 8, PID: 4801, Path: "/run/netns/cni-6ba7b810-9dad-11d1-80b4-00c04fd430c8", PodNamespace: "shop", Pod: "web-7d4b9c6f5-x2x7k",
+			PodUID: webUID, Runtime: "containerd", Container: someID, State: admin.WorkloadServed, Connections: 17},
+		{ID: 5, Name: "shop/cart-0", Netns: 4026532604, Cookie: 9, PID: 4912, PodNamespace: "shop", Pod: "cart-0", PodUID: cartUID, Runtime: "containerd", Container: someID, State: admin.WorkloadLeaving, Connections: 1},
+		{ID: 6, Name: "shop/cart-0", Netns: 4026532705, Cookie: 10, PodNamespace: "shop", Pod: "cart-0", PodUID: webUID + "-2", Runtime: "containerd", Container: someID, State: admin.WorkloadServed},
+		{ID: 7, Name: "shop/batch", Netns: 4026532806, Cookie: 11, PID: 5001, PodNamespace: "shop", Pod: "batch", PodUID: "batch-uid", Runtime: "containerd", Container: someID,
+			State: admin.WorkloadExcluded, Why: "label istio.io/dataplane-mode: none"},
+		{ID: 8, Name: "docker c0ffee00c0ff", Netns: 4026532907, Cookie: 12, PID: 5102, Path: "/var/run/docker/netns/5d0c", Runtime: "docker", Container: someID, State: admin.WorkloadServed},
+		{ID: 9, Name: "\x1b[2J/a\nb", Netns: 4026533008, Cookie: 13, PodNamespace: "\x1b[2J", Pod: "a\nb", Container: "\tc", State: admin.WorkloadExcluded, Why: "label a: \r"},
 	}
 }
 
@@ -140,10 +164,12 @@ func (d daemon) workload(netns uint64) (admin.Workload, error) {
 }
 
 func (daemon) Connections(int) ([]admin.Connection, error) {
-	opened := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	opened, left := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), uint32(12)
 	return []admin.Connection{
-		{Client: one, Service: shop, Listener: "shop", Path: "fast", Opened: opened},
-		{Client: two, Service: shop, Path: "slow", Reason: "pool_empty", Opened: opened},
+		{Client: one, WorkloadID: new(uint32), Workload: "host", Service: shop, Listener: "shop", Path: "fast", Opened: opened},
+		{Client: two, WorkloadID: &left, Service: shop, Path: "slow", Reason: "pool_empty", Opened: opened},
+		{Client: two, WorkloadID: &left, Workload: "a\x1b[2Jb", Service: shop, Listener: "shop", Path: "fast", Opened: opened},
+		{Client: one, Service: shop, Listener: "shop", Path: "slow", Reason: "bound", Opened: opened},
 	}, nil
 }
 

@@ -26,9 +26,11 @@ import (
 // namespaceDirectories are where "ip netns" and most container runtimes, and where Docker, give network namespaces names.
 var namespaceDirectories = []string{"/run/netns", "/var/run/docker/netns"}
 
-const aboutNamespaces = `The network namespace is that of a process (--pid), one with a name, as "ip netns" and container
-runtimes give it (looked up in /run/netns, then in /var/run/docker/netns), or any file of one, such as
-/proc/4711/ns/net. An argument with a slash in it is a file.
+const aboutNamespaces = `The network namespace is that of a pod (--pod), by NAMESPACE/NAME or its UID, as the daemon knows
+pods ("xlb get workloads"; names need the container runtime's NRI), that of a process (--pid), one
+with a name, as "ip netns" and container runtimes give it (looked up in /run/netns, then in
+/var/run/docker/netns), or any file of one, such as /proc/4711/ns/net. An argument with a slash in
+it is a file.
 
 A daemon at the default address that no operator has named, ` + admin.DefaultAddress + `, changes nothing: start it with
 --admin. "xlb get workloads" shows what holds.`
@@ -43,30 +45,37 @@ last has closed the daemon closes all that it has there. It lasts until "xlb joi
 daemon ends. The daemon's own namespace is not released so: start it with --namespaces=others.
 
 ` + aboutNamespaces,
-		Example: "  xlb release web\n  xlb release --pid 4711\n  xlb release /proc/4711/ns/net --admin 127.0.0.1:9902 --output json",
+		Example: "  xlb release web\n  xlb release --pod shop/web-7d4b9c6f5-x2x7k\n  xlb release --pid 4711\n  xlb release /proc/4711/ns/net --admin 127.0.0.1:9902 --output json",
 	})
 }
 
 func joinCommand(e *env) *cobra.Command {
 	return workloadCommand(e, admin.JoinWorkloadPath, &cobra.Command{
 		Use:   "join NAME|FILE",
-		Short: "Have a running daemon serve a network namespace that was released",
+		Short: "Have a running daemon serve a network namespace that was released or excluded",
 		Long: `Takes back a network namespace that "xlb release" has taken out of a running daemon: new connections
-of its processes are balanced. Connections that were opened meanwhile stay as they are. A namespace
-that the daemon has not found yet, or could not join, is looked for at once.
+of its processes are balanced. Connections that were opened meanwhile stay as they are. So does it
+with one that the labels of its pod exclude: it is balanced until it is released, or ends. A
+namespace that the daemon has not found yet, or could not join, is looked for at once.
 
 ` + aboutNamespaces,
-		Example: "  xlb join web\n  xlb join --pid 4711\n  xlb join /proc/4711/ns/net --admin 127.0.0.1:9902 --output json",
+		Example: "  xlb join web\n  xlb join --pod shop/web-7d4b9c6f5-x2x7k\n  xlb join --pid 4711\n  xlb join /proc/4711/ns/net --admin 127.0.0.1:9902 --output json",
 	})
 }
 
 // workloadCommand completes a command that has a daemon change one network namespace, by a page of its admin API.
 func workloadCommand(e *env, page string, c *cobra.Command) *cobra.Command {
-	var address string
+	var address, pod string
 	var pid int
 	c.Args = func(c *cobra.Command, args []string) error {
-		if given := len(args) == 1 && args[0] != ""; len(args) > 1 || given == c.Flags().Changed("pid") {
-			return fmt.Errorf("%[1]s: want one network namespace, by a name, a file or --pid, as in: xlb %[1]s web", nameOf(c))
+		given := 0
+		for _, is := range []bool{len(args) == 1 && args[0] != "", c.Flags().Changed("pid"), c.Flags().Changed("pod")} {
+			if is {
+				given++
+			}
+		}
+		if len(args) > 1 || given != 1 {
+			return fmt.Errorf("%[1]s: want one network namespace, by a name, a file, --pod or --pid, as in: xlb %[1]s web", nameOf(c))
 		}
 		return nil
 	}
@@ -78,17 +87,24 @@ func workloadCommand(e *env, page string, c *cobra.Command) *cobra.Command {
 	}
 	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
 	c.Flags().IntVar(&pid, "pid", 0, "`number` of a process in the network namespace, in place of its name")
+	c.Flags().StringVar(&pod, "pod", "", "`NAMESPACE/NAME`, or UID, of the pod in the network namespace, in place of its name")
+	completes(c, "pod")
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var is uint64
 		var err error
-		if c.Flags().Changed("pid") {
+		switch {
+		case c.Flags().Changed("pod"):
+			is, err = namespaceOfPod(c.Context(), address, pod)
+		case c.Flags().Changed("pid"):
 			is, err = namespaceOfProcess(pid)
-		} else {
+			err = refused(err)
+		default:
 			is, err = namespaceCalled(args[0])
+			err = refused(err)
 		}
 		if err != nil {
-			return refused(err)
+			return err
 		}
 		row, err := changeWorkload(c.Context(), address, page, is)
 		if err != nil {
@@ -144,13 +160,17 @@ func filesCalled(name string) []string {
 	return files
 }
 
-// nameOfNamespace is what "xlb release" may call a network namespace with such a file: its name, or the file where that means another one. Characters that a
-// terminal would obey are escaped.
+// nameOfNamespace is what "xlb release" may call a network namespace with such a file: its name, or the file where that means another one.
 func nameOfNamespace(file string) string {
 	text := file
 	if dir, name := filepath.Split(file); slices.Contains(namespaceDirectories, filepath.Clean(dir)) && isFirst(name, file) {
 		text = name
 	}
+	return printable(text)
+}
+
+// printable escapes what a terminal would obey, or not show, in a text of another's choice.
+func printable(text string) string {
 	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
 		return quoted
 	}
@@ -225,6 +245,8 @@ func workloadText(w *admin.Workload) string {
 			return "leaving: no connection is open any more; new ones are not balanced"
 		}
 		return fmt.Sprintf("leaving: %s %s open still; new ones are not balanced", plural.Of(w.Connections, "connection"), plural.Verb(w.Connections, "is", "are"))
+	case admin.WorkloadExcluded:
+		return fmt.Sprintf("excluded: %s: nothing of the daemon is in it; new connections are not balanced", printable(w.Why))
 	case admin.WorkloadReleased:
 		return "released: nothing of the daemon is in it; new connections are not balanced"
 	}

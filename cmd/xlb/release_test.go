@@ -103,6 +103,7 @@ func TestReleaseSaysWhatHolds(t *testing.T) {
 		{"served", admin.Workload{State: admin.WorkloadServed, Connections: 5}, "served: new connections are balanced"},
 		{"no connection", admin.Workload{State: admin.WorkloadLeaving}, "leaving: no connection is open any more; new ones are not balanced"},
 		{"one connection", admin.Workload{State: admin.WorkloadLeaving, Connections: 1}, "leaving: 1 connection is open still; new ones are not balanced"},
+		{"excluded", admin.Workload{State: admin.WorkloadExcluded, Why: "label a: \x1b"}, `excluded: "label a: \x1b": nothing of the daemon is in it; new connections are not balanced`},
 		{"released", admin.Workload{State: admin.WorkloadReleased}, "released: nothing of the daemon is in it; new connections are not balanced"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

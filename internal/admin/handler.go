@@ -74,7 +74,7 @@ func (a *api) pages() []page {
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},
-		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw= (JSON)", a.large.of(a.explain)},
+		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw=, &netns= of the client (JSON)", a.large.of(a.explain)},
 	}
 }
 

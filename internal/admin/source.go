@@ -36,7 +36,7 @@ type Source interface {
 	Bound(l *model.Listener) string
 	// Connections returns open client connections, at most limit of them.
 	Connections(limit int) ([]Connection, error)
-	// Workloads lists the network namespaces whose processes are balanced, or were until they were released: the daemon's own first.
+	// Workloads lists the network namespaces whose processes are balanced, were until they were released, or are not to be: the daemon's own first.
 	Workloads() []Workload
 	// ReleaseWorkload has the new connections of a network namespace, by its inode number, go where they go without a balancer; JoinWorkload takes it back.
 	// Both return what holds afterwards, and change nothing where it holds already. The error may be, or wrap, ErrUnknownWorkload or ErrOwnWorkload.
@@ -86,7 +86,11 @@ type Secret struct {
 // Connection is an intercepted client connection.
 type Connection struct {
 	// Client is the client's own address, Service the one it connected to.
-	Client  netip.AddrPort `json:"client"`
+	Client netip.AddrPort `json:"client"`
+	// WorkloadID is the number of the client's network namespace, and Workload its name, as in /xlb/workloads; null and "" for a client elsewhere.
+	WorkloadID *uint32 `json:"workload_id,omitempty"`
+	Workload   string  `json:"workload,omitempty"`
+
 	Service netip.AddrPort `json:"service"`
 	// Listener is its name, "" when it has left the configuration.
 	Listener string `json:"listener"`

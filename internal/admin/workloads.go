@@ -28,20 +28,32 @@ const (
 	WorkloadLeaving = "leaving"
 	// WorkloadReleased: it was released, and nothing of the daemon is in it.
 	WorkloadReleased = "released"
+	// WorkloadExcluded: likewise, as the labels of its pod ask, or --pods=labelled does.
+	WorkloadExcluded = "excluded"
 )
 
-// Workload is a row of /xlb/workloads: a network namespace whose processes are balanced, or were until it was released.
+// Workload is a row of /xlb/workloads: a network namespace whose processes are balanced, were until it was released, or are not to be. Names come from
+// container runtimes: nothing is promised about their characters.
 type Workload struct {
 	// ID is the daemon's number of it, 0 for the daemon's own namespace.
 	ID uint32 `json:"id"`
+	// Name is by what people know it: "host" for the daemon's own, NAMESPACE/NAME of its pod, and where that is not known another name, or number.
+	Name string `json:"name,omitempty"`
 	// Netns is the inode number of the namespace, as lsns and /proc/PID/ns/net show it, Cookie that of SO_NETNS_COOKIE.
 	Netns  uint64 `json:"netns"`
 	Cookie uint64 `json:"cookie"`
 	// PID is a process in it, Path a file that the namespace is mounted at. Empty: not known.
 	PID  int    `json:"pid,omitempty"`
 	Path string `json:"path,omitempty"`
-	// State is one of the States of a workload.
+	// Runtime is the container runtime, Container its ID of the container; PodUID, PodNamespace and Pod are Kubernetes' of the pod. Empty: not known, or none.
+	Runtime      string `json:"runtime,omitempty"`
+	Container    string `json:"container,omitempty"`
+	PodUID       string `json:"pod_uid,omitempty"`
+	PodNamespace string `json:"pod_namespace,omitempty"`
+	Pod          string `json:"pod,omitempty"`
+	// State is one of the States of a workload, Why says why it is excluded, or leaving since it is to be.
 	State string `json:"state"`
+	Why   string `json:"why,omitempty"`
 	// Connections are those of its clients that are intercepted and open.
 	Connections uint64 `json:"connections"`
 }

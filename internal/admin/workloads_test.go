@@ -24,6 +24,12 @@ func TestWorkloadsAreListed(t *testing.T) {
 		{"what is not known is left out", []Workload{{Netns: 4026531840, Cookie: 1, State: WorkloadServed}, {ID: 2, Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: WorkloadLeaving, Connections: 3}},
 			`[{"id":0,"netns":4026531840,"cookie":1,"state":"served","connections":0},` +
 				`{"id":2,"netns":4026532301,"cookie":5,"pid":4711,"path":"/run/netns/web","state":"leaving","connections":3}]`},
+		{"all that is known", []Workload{{
+			ID: 4, Name: "shop/web-1", Netns: 4026532302, Cookie: 6, Runtime: "containerd", Container: "c0ffee", PodUID: "0f3b", PodNamespace: "shop", Pod: "web-1",
+			State: WorkloadExcluded, Why: "label:none",
+		}},
+			`[{"id":4,"name":"shop/web-1","netns":4026532302,"cookie":6,"runtime":"containerd","container":"c0ffee","pod_uid":"0f3b","pod_namespace":"shop","pod":"web-1",` +
+				`"state":"excluded","why":"label:none","connections":0}]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,8 +10,10 @@ import (
 
 // Answer is the account of one request. Its field names in JSON are stable.
 type Answer struct {
-	Request  Request  `json:"request"`
-	Listener Listener `json:"listener"`
+	Request Request `json:"request"`
+	// Workload is null where the query names none.
+	Workload *Workload `json:"workload,omitempty"`
+	Listener Listener  `json:"listener"`
 	// VirtualHost is null when no domain matches.
 	VirtualHost *VirtualHost `json:"virtual_host"`
 	// Routes of the virtual host in order, up to the one that won.

@@ -26,6 +26,8 @@ type State struct {
 	Decide func(l *model.Listener, r *matcher.Request, head []byte) (Decision, error)
 	// Endpoints of a cluster.
 	Endpoints func(cluster string) ([]Endpoint, error)
+	// Workload is the network namespace with that inode number; it returns nil for one that is not known. nil: there is no daemon that knows any.
+	Workload func(netns uint64) *Workload
 }
 
 // Decision is the fast path's.
@@ -67,6 +69,9 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		Endpoints: []Endpoint{},
 		Notes:     []string{},
 		Kernel:    kernelOf(d),
+	}
+	if err := a.addWorkload(s, q.Netns); err != nil {
+		return nil, err
 	}
 	if r.Path != parsed.path {
 		a.Request.Sent = parsed.path

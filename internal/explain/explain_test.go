@@ -44,6 +44,43 @@ func ask(t *testing.T, s *State) *Answer {
 	return a
 }
 
+func TestAccountSaysWhetherTheClientIsBalanced(t *testing.T) {
+	number := func(id uint32) *uint32 { return &id }
+	tests := []struct {
+		name   string
+		listed *Workload
+		want   Workload
+	}{
+		{"served", &Workload{Netns: 7, ID: number(2), Name: "shop/web-1", State: "served", Balanced: true}, Workload{Netns: 7, ID: number(2), Name: "shop/web-1", State: "served", Balanced: true}},
+		{"excluded", &Workload{Netns: 7, ID: number(3), State: "excluded", Why: "label"}, Workload{Netns: 7, ID: number(3), State: "excluded", Why: "label"}},
+		{"not known", nil, Workload{Netns: 7, State: WorkloadUnknown}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := served(Decision{By: ByNobody})
+			s.Workload = func(uint64) *Workload { return tt.listed }
+			a, err := Explain(s, &Query{Method: "GET", URL: "http://127.80.0.1/", Netns: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&tt.want, a.Workload); diff != "" {
+				t.Errorf("workload (-want +got):\n%s", diff)
+			}
+			if noted := slices.Contains(a.Notes, unbalancedNote); noted == tt.want.Balanced || a.IsUnbalanced() == tt.want.Balanced {
+				t.Errorf("noted: %v, unbalanced: %v, want the opposite of %v", noted, a.IsUnbalanced(), tt.want.Balanced)
+			}
+		})
+	}
+	// Without a client the account has none.
+	if a := ask(t, served(Decision{By: ByNobody})); a.Workload != nil || a.IsUnbalanced() {
+		t.Errorf("without a client: %+v", a.Workload)
+	}
+	var wrong *QueryError
+	if _, err := Explain(served(Decision{By: ByNobody}), &Query{Method: "GET", URL: "http://127.80.0.1/", Netns: 7}); !errors.As(err, &wrong) {
+		t.Errorf("without a daemon: %v", err)
+	}
+}
+
 func TestShortageIsTold(t *testing.T) {
 	some, none := uint64(2), uint64(0)
 	taken := Decision{By: ByKernel, Cluster: "a"}
@@ -169,7 +206,7 @@ func TestListenerIsFoundByItsAddressInAnyForm(t *testing.T) {
 }
 
 func TestQuerySurvivesItsURL(t *testing.T) {
-	q := &Query{Method: "PUT", URL: "http://a/?b=c&d", Headers: []string{"x: &=", "x: %"}, Listener: "web", Draw: 1<<32 - 1}
+	q := &Query{Method: "PUT", URL: "http://a/?b=c&d", Headers: []string{"x: &=", "x: %"}, Listener: "web", Draw: 1<<32 - 1, Netns: 4026532301}
 	got, err := QueryOf(q.Values())
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +219,7 @@ func TestQuerySurvivesItsURL(t *testing.T) {
 		t.Errorf("without a method: %+v, %v", got, err)
 	}
 	var wrong *QueryError
-	for _, bad := range []map[string][]string{{"draw": {"-1"}}, {"header ": {"x: y"}}} {
+	for _, bad := range []map[string][]string{{"draw": {"-1"}}, {"header ": {"x: y"}}, {"netns": {"0"}}, {"netns": {"web"}}, {"netns": {"1", "2"}}} {
 		if _, err := QueryOf(bad); !errors.As(err, &wrong) {
 			t.Errorf("%q: %v", bad, err)
 		}

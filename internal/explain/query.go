@@ -33,6 +33,8 @@ type Query struct {
 	Listener string
 	// Draw is the request's random number, which decides over fractions.
 	Draw uint32
+	// Netns is the client's network namespace, by its inode number; 0 leaves open who sends the request.
+	Netns uint64
 }
 
 // QueryError says what of a query cannot be explained, and what to change.

@@ -11,7 +11,7 @@ import (
 // Path is where the admin API explains a query, whose Values are the query of the URL.
 const Path = "/xlb/explain"
 
-// Values are a query as parameters of a URL: method, url, header (repeated), listener, draw.
+// Values are a query as parameters of a URL: method, url, header (repeated), listener, draw, netns.
 func (q *Query) Values() url.Values {
 	v := url.Values{"method": {q.Method}, "url": {q.URL}, "draw": {strconv.FormatUint(uint64(q.Draw), 10)}}
 	if len(q.Headers) > 0 {
@@ -19,6 +19,9 @@ func (q *Query) Values() url.Values {
 	}
 	if q.Listener != "" {
 		v.Set("listener", q.Listener)
+	}
+	if q.Netns != 0 {
+		v.Set("netns", strconv.FormatUint(q.Netns, 10))
 	}
 	return v
 }
@@ -47,8 +50,14 @@ func QueryOf(v url.Values) (*Query, error) {
 				return nil, queryError("draw %q: want a number of 32 bits", values[0])
 			}
 			q.Draw = uint32(draw)
+		case "netns":
+			netns, err := strconv.ParseUint(values[0], 10, 64)
+			if err != nil || netns == 0 {
+				return nil, queryError("netns %.40q: want the inode number of a network namespace, as readlink /proc/PID/ns/net shows it", values[0])
+			}
+			q.Netns = netns
 		default:
-			return nil, queryError("parameter %q: unknown; there are method, url, header, listener and draw", name)
+			return nil, queryError("parameter %q: unknown; there are method, url, header, listener, draw and netns", name)
 		}
 	}
 	return q, nil

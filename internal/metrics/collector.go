@@ -65,7 +65,7 @@ var (
 	workloadsActive = describe("xlb_workloads_active",
 		"Network namespaces other than the daemon's own whose processes are balanced.")
 	workloadsTotal = describe("xlb_workloads_total",
-		"Network namespaces other than the daemon's own that were joined, that could not be, that were left, since their last process had gone or their last connection behind a release, that an operator has released, and that one has taken back, by event.", "event")
+		"Network namespaces other than the daemon's own that were joined, that could not be, that were left, since their last process had gone or their last connection behind a release, that an operator has released, that one has taken back, and that the labels of their pods, or --pods=labelled, left out, by event.", "event")
 	workloadJoinSeconds = describe("xlb_workload_join_seconds",
 		"Time in which a network namespace other than the daemon's own was joined, from the kernel's report of its first connection, or from when it was found.")
 	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",
@@ -160,7 +160,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Connections.Active = c.source.Connections()
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
 	s.Resent, s.HeldBack, s.Panics = c.source.Resent(), c.source.HeldBack(), c.source.Panics()
-	s.Workloads = c.source.Workloads()
+	s.Workloads, s.NRI = c.source.Workloads(), c.source.NRI()
 	s.SlowWork = c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
@@ -205,6 +205,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	b := c.source.Build()
 	out.gauge(buildInfo, 1, b.Version, b.Revision, b.Go)
 	out.all(s)
+	// It takes a look at each connection, which a Snapshot is spared.
+	out.workloads(c.source.WorkloadList())
 }
 
 // emitter writes metrics of a scrape.
@@ -279,7 +281,9 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(workloadsTotal, s.Workloads.Left, "left")
 	out.counter(workloadsTotal, s.Workloads.Released, "released")
 	out.counter(workloadsTotal, s.Workloads.Rejoined, "rejoined")
+	out.counter(workloadsTotal, s.Workloads.Excluded, "excluded")
 	out.histogram(workloadJoinSeconds, &s.Workloads.JoinSeconds)
+	out.nri(s.NRI)
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
 	out.origins(s)
 	out.subscriptions(s)

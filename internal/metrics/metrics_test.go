@@ -34,6 +34,8 @@ type state struct {
 	clusters       []Cluster
 	connections    uint64
 	received, sent uint64
+	workloads      []Workload
+	nri            *NRI
 }
 
 func (s *state) Verdicts() ([]uint64, error) { return s.verdicts, s.err }
@@ -50,11 +52,13 @@ func (s *state) HeldBack() uint64            { return 5 }
 func (s *state) Panics() uint64              { return 6 }
 func (s *state) Workloads() Workloads {
 	return Workloads{
-		Active: 2, Joined: 5, Failed: 1, Left: 3, Released: 4, Rejoined: 2,
+		Active: 2, Joined: 5, Failed: 1, Left: 3, Released: 4, Rejoined: 2, Excluded: 7,
 		JoinSeconds: Durations{Bounds: []float64{0.01, 0.1}, Counts: []uint64{3, 4}, Count: 5, Sum: 1.25},
 	}
 }
-func (s *state) Build() Build { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
+func (s *state) WorkloadList() []Workload { return s.workloads }
+func (s *state) NRI() *NRI                { return s.nri }
+func (s *state) Build() Build             { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
 func (s *state) SlowWork() SlowWork {
 	return SlowWork{Turns: map[string]uint64{"begun": 9, "refused": 1, "waited": 4, "ended": 0}, Worked: 1500 * time.Microsecond, Waiting: 2, Tenants: 3}
 }
@@ -83,7 +87,11 @@ func busy() *state {
 	guards := make([]uint64, maps.GuardCount)
 	guards[maps.GuardUrgent] = 6
 	return &state{
-		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000,
+		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000, nri: &NRI{Connected: true, Pods: 9, Late: 1, Failed: 2},
+		workloads: []Workload{
+			{Netns: 4026531840, Name: "host", State: "served", Connections: 1},
+			{ID: 3, Netns: 4026532301, Name: "shop/web-1", State: "leaving", PodNamespace: "shop", Pod: "web-1", PodUID: "0f3b", Container: "c0ffee", Runtime: "containerd", Connections: 2},
+		},
 		clusters: []Cluster{{
 			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
 			Limits:  map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
@@ -161,6 +169,11 @@ func TestSnapshotAgreesWithStats(t *testing.T) {
 		"xlb.requests.fast":                       150,
 		"xlb.workloads.released":                  4,
 		"xlb.workloads.rejoined":                  2,
+		"xlb.workloads.excluded":                  7,
+		"xlb.nri.connected":                       1,
+		"xlb.nri.pods.begun":                      9,
+		"xlb.nri.pods.late":                       1,
+		"xlb.nri.failures":                        2,
 		"xlb.workloads.join.count":                5,
 		"xlb.workloads.join.microseconds":         1250000,
 		"xlb.requests.slow":                       5,

@@ -22,6 +22,8 @@ type Snapshot struct {
 	HeldBack uint64 `json:"held_back"`
 	// Workloads are the network namespaces beside the daemon's own.
 	Workloads Workloads `json:"workloads"`
+	// NRI is null where the daemon has no client of a runtime.
+	NRI *NRI `json:"nri,omitempty"`
 	// Panics counts those that have ended the connection, or the copy of a request, that they served.
 	Panics uint64 `json:"request_panics"`
 	// SlowWork is what the daemon does for clients.
@@ -72,6 +74,8 @@ type Workloads struct {
 	// Released and Rejoined count how often an operator released one, and took it back.
 	Released uint64 `json:"released"`
 	Rejoined uint64 `json:"rejoined"`
+	// Excluded counts those that the labels of their pods, or --pods=labelled, left out.
+	Excluded uint64 `json:"excluded"`
 	// JoinSeconds are the times from when one was found, or the kernel reported it, until it was served.
 	JoinSeconds Durations `json:"join_seconds"`
 }

@@ -34,6 +34,10 @@ type Source interface {
 	Resent() uint64
 	// Workloads returns the network namespaces beside the daemon's own.
 	Workloads() Workloads
+	// WorkloadList returns each network namespace that is served, or is known and not served: the daemon's own too.
+	WorkloadList() []Workload
+	// NRI returns the state of the connection to the container runtime; nil: the daemon has no client of one.
+	NRI() *NRI
 	// Panics returns how many panics have ended the connection, or the copy of a request, that they served.
 	Panics() uint64
 	// HeldBack returns how many i-socks were not replaced at once because clients had broken too many.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // The kernel takes whatever a query may have.
@@ -42,11 +44,23 @@ func (v *View) Explain(q *explain.Query) (*explain.Answer, error) {
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
 				return endpointsOf(snapshot, now.Cluster(cluster), cluster, v.cfg.FastPath), nil
 			},
+			Workload: v.explainedWorkload,
 		}, q)
 		if !errors.Is(err, errReplaced) {
 			return answer, err
 		}
 	}
+}
+
+// explainedWorkload is the network namespace with that inode number; nil: the daemon does not know it.
+func (v *View) explainedWorkload(netns uint64) *explain.Workload {
+	infos := v.cfg.Workloads.List()
+	at := slices.IndexFunc(infos, func(i workload.Info) bool { return i.Inode == netns })
+	if at < 0 {
+		return nil
+	}
+	i, id := &infos[at], uint32(infos[at].ID)
+	return &explain.Workload{Netns: netns, ID: &id, Name: nameOf(i), State: workloadStates[i.State], Why: i.Why, Balanced: i.State == workload.Served}
 }
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,

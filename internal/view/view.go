@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/nri"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -33,7 +34,7 @@ var (
 	_ admin.Source   = (*View)(nil)
 )
 
-// Config is what a View looks at. All of it is needed.
+// Config is what a View looks at. All of it is needed but NRI.
 type Config struct {
 	Build metrics.Build
 	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
@@ -55,7 +56,9 @@ type Config struct {
 	Scheduler  *shares.Scheduler
 	// Workloads are the network namespaces whose processes are balanced.
 	Workloads Workloads
-	Crashes   *crash.Log
+	// NRI is the state of the client of the container runtime; nil: there is no client.
+	NRI     func() nri.State
+	Crashes *crash.Log
 	// OpenTo counts the connections of the slow path to an endpoint.
 	OpenTo func(netip.AddrPort) uint64
 	Logger *slog.Logger
@@ -142,7 +145,7 @@ func (v *View) Connections(limit int) ([]admin.Connection, error) {
 	if len(list) > limit {
 		list = list[:limit]
 	}
-	out := make([]admin.Connection, 0, len(list))
+	out, names := make([]admin.Connection, 0, len(list)), namesOf(v.cfg.Workloads.List())
 	for _, c := range list {
 		if c.Bound {
 			name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
@@ -154,7 +157,8 @@ func (v *View) Connections(limit int) ([]admin.Connection, error) {
 			return nil, err
 		}
 		name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
-		row := admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
+		number := uint32(c.Workload)
+		row := admin.Connection{Client: c.Client, WorkloadID: &number, Workload: names[c.Workload], Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
 		if onSlow || !v.cfg.FastPath {
 			row.Path = "slow"
 		}

@@ -4,6 +4,8 @@ package view
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/anchor"
@@ -72,19 +74,71 @@ var workloadStates = map[workload.State]string{
 	workload.Served:   admin.WorkloadServed,
 	workload.Leaving:  admin.WorkloadLeaving,
 	workload.Released: admin.WorkloadReleased,
+	workload.Excluded: admin.WorkloadExcluded,
 }
 
 func workloadRow(i *workload.Info, open map[workload.ID]uint64) admin.Workload {
+	is := &i.Identity
 	return admin.Workload{
-		ID: uint32(i.ID), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path, State: workloadStates[i.State], Connections: open[i.ID],
+		ID: uint32(i.ID), Name: nameOf(i), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path,
+		Runtime: is.Runtime, Container: is.Container, PodUID: is.UID, PodNamespace: is.Namespace, Pod: is.Name,
+		State: workloadStates[i.State], Why: i.Why, Connections: open[i.ID],
 	}
+}
+
+// nameOfHost is the name of the daemon's own network namespace.
+const nameOfHost = "host"
+
+// nameOf is the first that there is of a pod's or container's name, the name of the namespace's file, and its number, as lsns shows it.
+func nameOf(i *workload.Info) string {
+	switch {
+	case i.ID == workload.Host:
+		return nameOfHost
+	case i.Identity.String() != "":
+		return i.Identity.String()
+	case i.Path != "":
+		return filepath.Base(i.Path)
+	}
+	return fmt.Sprintf("netns %d", i.Inode)
+}
+
+// namesOf are the names of workloads by their numbers.
+func namesOf(infos []workload.Info) map[workload.ID]string {
+	names := make(map[workload.ID]string, len(infos))
+	for i := range infos {
+		names[infos[i].ID] = nameOf(&infos[i])
+	}
+	return names
 }
 
 // Workloads implements metrics.Source.
 func (m measured) Workloads() metrics.Workloads {
 	c := m.v.cfg.Workloads.Counts()
 	return metrics.Workloads{
-		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined,
+		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined, Excluded: c.Excluded,
 		JoinSeconds: metrics.Durations{Bounds: c.Joins.Bounds, Counts: c.Joins.Counts, Count: c.Joins.Count, Sum: c.Joins.Sum},
 	}
+}
+
+// WorkloadList implements metrics.Source.
+func (m measured) WorkloadList() []metrics.Workload {
+	rows := m.v.Workloads()
+	list := make([]metrics.Workload, 0, len(rows))
+	for i := range rows {
+		w := &rows[i]
+		list = append(list, metrics.Workload{
+			ID: w.ID, Netns: w.Netns, Name: w.Name, State: w.State, Connections: w.Connections,
+			PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime,
+		})
+	}
+	return list
+}
+
+// NRI implements metrics.Source.
+func (m measured) NRI() *metrics.NRI {
+	if m.v.cfg.NRI == nil {
+		return nil
+	}
+	s := m.v.cfg.NRI()
+	return &metrics.NRI{Connected: s.Connected, Pods: s.Pods, Late: s.Late, Failed: s.Failed}
 }

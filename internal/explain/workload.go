@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+// Workload is the network namespace of the client.
+type Workload struct {
+	// Netns is the inode number of its file.
+	Netns uint64 `json:"netns"`
+	// ID is the daemon's number of it, and Name by what people know it; null and "" where the daemon does not know it.
+	ID   *uint32 `json:"id,omitempty"`
+	Name string  `json:"name,omitempty"`
+	// State is that of "xlb get workloads", or WorkloadUnknown, Why what it gives as a reason.
+	State string `json:"state"`
+	Why   string `json:"why,omitempty"`
+	// Balanced: new connections of its processes are.
+	Balanced bool `json:"balanced"`
+}
+
+// WorkloadUnknown is the State of a network namespace that the daemon does not serve, or not yet.
+const WorkloadUnknown = "unknown"
+
+// unbalancedNote qualifies an account: it is not about the next connection of the client.
+const unbalancedNote = "new connections of the client are not balanced: their requests go where the address leads, and this account is that of a connection that is balanced"
+
+// IsUnbalanced reports whether the query names a client whose new connections are not balanced.
+func (a *Answer) IsUnbalanced() bool { return a.Workload != nil && !a.Workload.Balanced }
+
+// addWorkload says who sends the request.
+func (a *Answer) addWorkload(s *State, netns uint64) error {
+	if netns == 0 {
+		return nil
+	}
+	if s.Workload == nil {
+		return queryError("netns %d: a configuration that no daemon serves has no workloads; ask a daemon, or leave the namespace out", netns)
+	}
+	if a.Workload = s.Workload(netns); a.Workload == nil {
+		a.Workload = &Workload{Netns: netns, State: WorkloadUnknown}
+	}
+	if a.IsUnbalanced() {
+		a.Notes = append(a.Notes, unbalancedNote)
+	}
+	return nil
+}

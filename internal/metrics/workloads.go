@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxListedWorkloads bounds the series about single workloads. Each one is remembered by Prometheus for hours after it has ended, and a host may have pods that
+// come and go all day; more than a kubelet's default of 110 pods, and than the 500 that large hosts are set up for, are listed all the same.
+const maxListedWorkloads = 1024
+
+// Workload is a network namespace whose processes are balanced, or are known not to be. The names are others': they may have any bytes.
+type Workload struct {
+	// ID is the daemon's number of it, 0 for its own; no two have one number.
+	ID uint32
+	// Netns is the inode number of its file.
+	Netns uint64
+	// Name is by what people know it.
+	Name  string
+	State string
+	// PodNamespace, Pod, PodUID, Container and Runtime are empty where they are not known.
+	PodNamespace, Pod, PodUID, Container, Runtime string
+	// Connections of its clients that are intercepted and open.
+	Connections uint64
+}
+
+// NRI is the state of the connection to the container runtime by which it reports its pods (NRI).
+type NRI struct {
+	Connected bool `json:"connected"`
+	// Pods are those that the runtime has reported before a container of theirs ran, Late those for which it did not wait until they were served.
+	Pods uint64 `json:"pods"`
+	Late uint64 `json:"late"`
+	// Failed are connections that ended, or could not be made.
+	Failed uint64 `json:"failed"`
+}
+
+var (
+	workloadInfo = describe("xlb_workload_info",
+		"1, of a network namespace whose processes are balanced, or are known not to be: its number, the inode number of its file, its state, and what is known of its pod and container. The daemon's own has the id 0.",
+		"id", "netns", "state", "pod_namespace", "pod", "pod_uid", "container", "runtime")
+	workloadConnections = describe("xlb_workload_connections",
+		"Intercepted connections of the clients in a network namespace that are open, by its number, and the name of its pod or another one.", "id", "workload")
+	workloadsUnlisted = describe("xlb_workloads_unlisted",
+		"Network namespaces without series of their own: the "+strconv.Itoa(maxListedWorkloads)+" with the lowest numbers have some.")
+	nriConnected = describe("xlb_nri_connected",
+		"1 while a container runtime reports its pods (NRI).")
+	nriPods = describe("xlb_nri_pods_total",
+		"Pods that the container runtime has reported before a container of theirs ran (begun), and those that it did not wait for until they were served (late).", "event")
+	nriFailures = describe("xlb_nri_failures_total",
+		"Connections to the container runtime that ended, or could not be made.")
+)
+
+// listed are the workloads that have series, in the order of their numbers.
+func listed(all []Workload) (some []Workload, unlisted int) {
+	some = slices.SortedFunc(slices.Values(all), func(a, b Workload) int { return cmp.Compare(a.ID, b.ID) })
+	some = some[:min(len(some), maxListedWorkloads)]
+	return some, len(all) - len(some)
+}
+
+func (out emitter) workloads(all []Workload) {
+	some, unlisted := listed(all)
+	for i := range some {
+		w := &some[i]
+		id, text := strconv.FormatUint(uint64(w.ID), 10), labelText
+		out.gauge(workloadInfo, 1, id, strconv.FormatUint(w.Netns, 10), w.State, text(w.PodNamespace), text(w.Pod), text(w.PodUID), text(w.Container), text(w.Runtime))
+		out.gauge(workloadConnections, w.Connections, id, text(w.Name))
+	}
+	out.gauge(workloadsUnlisted, uint64(unlisted))
+}
+
+// nri writes those of the runtime; nil: the daemon has no client of one.
+func (out emitter) nri(n *NRI) {
+	if n == nil {
+		return
+	}
+	out.gauge(nriConnected, number(n.Connected))
+	out.counter(nriPods, n.Pods, "begun")
+	out.counter(nriPods, n.Late, "late")
+	out.counter(nriFailures, n.Failed)
+}
+
+func (l *list) addNRI(n *NRI) {
+	if n == nil {
+		return
+	}
+	l.add("xlb.nri.connected", number(n.Connected))
+	l.add("xlb.nri.pods.begun", n.Pods)
+	l.add("xlb.nri.pods.late", n.Late)
+	l.add("xlb.nri.failures", n.Failed)
+}
+
+// labelText is a text of another's choice as a label's value, which must be UTF-8: at one that is not Prometheus' client panics, and what comes behind it is missing.
+func labelText(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
