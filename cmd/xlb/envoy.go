@@ -55,6 +55,8 @@ type envoyFlags struct {
 	namespaces string
 	// namespaceDirs are as in runFlags.
 	namespaceDirs []string
+	// nri and pods likewise.
+	nri, pods string
 }
 
 // passedOver are Envoy's arguments that change nothing here, and why. Those of takesValue have one.
@@ -93,6 +95,8 @@ const (
 	sameHostVariable = "XLB_SAME_HOST"
 	namesVariable    = "XLB_NAMESPACES"
 	nameDirsVariable = "XLB_NAMESPACE_DIRECTORIES"
+	nriVariable      = "XLB_NRI"
+	podsVariable     = "XLB_PODS"
 )
 
 func envoyCommand(e *env) *cobra.Command {
@@ -108,7 +112,7 @@ are refused. What stands behind "--" is ignored, as by Envoy.
 Unlike "xlb run" it adds the headers that Envoy adds, and serves every request in this process: who
 replaces Envoy expects its answers. With --envoy-headers=off local processes have the fast path.
 
-XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable, nameDirsVariable}, ", ") + `.`,
+XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable, nameDirsVariable, nriVariable, podsVariable}, ", ") + `.`,
 		Example: `  xlb envoy -c envoy.yaml --service-node gateway-1 --service-cluster gateway
   ln -s /usr/bin/xlb /opt/envoy/bin/envoy`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -146,6 +150,8 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.sameHost, "same-host", cmp.Or(os.Getenv(sameHostVariable), sameHostDirect), "as in \"xlb run\"")
 	flags.StringVar(&f.namespaces, "namespaces", cmp.Or(os.Getenv(namesVariable), namespacesAuto), "as in \"xlb run\"")
 	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, "as in \"xlb run\"")
+	flags.StringVar(&f.nri, "nri", cmp.Or(os.Getenv(nriVariable), nriAuto), "as in \"xlb run\"")
+	flags.StringVar(&f.pods, "pods", cmp.Or(os.Getenv(podsVariable), podsAll), "as in \"xlb run\"")
 	flags.StringVar(&f.headers, "envoy-headers", cmp.Or(os.Getenv(headersVariable), "on"), "on: "+envoyHeadersUsage+"; or off")
 	for _, p := range passedOver {
 		if p.takesValue {
@@ -241,7 +247,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	return &runFlags{
 		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
 		drain: time.Duration(f.drain) * time.Second, logLevel: f.logLevel, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost, namespaces: f.namespaces,
-		namespaceDirs: namespaceDirs,
+		namespaceDirs: namespaceDirs, nri: f.nri, pods: f.pods,
 	}, log, nil
 }
 

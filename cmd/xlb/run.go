@@ -23,6 +23,7 @@ import (
 	"github.com/xlb-project/xlb/internal/hangup"
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
+	"github.com/xlb-project/xlb/internal/pod"
 	"github.com/xlb-project/xlb/internal/upstream"
 )
 
@@ -47,7 +48,9 @@ type runFlags struct {
 	namespaces string
 	// namespaceDirs have names of network namespaces: nil where the flag is not given, "" for no directory.
 	namespaceDirs []string
-	logLevel      string
+	// nri says which container runtime reports its pods, pods which of them are balanced.
+	nri, pods string
+	logLevel  string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -74,6 +77,22 @@ const (
 	namespacesOwn    = "own"
 	namespacesOthers = "others"
 	namespacesUsage  = "network `namespaces` whose processes are balanced: all, own, the daemon's alone, others, all but that, or auto, all where it may enter them"
+)
+
+// Which container runtime reports its pods.
+const (
+	nriAuto = "auto"
+	nriOff  = "off"
+	// nriSocket is where runtimes offer NRI by default.
+	nriSocket = "/var/run/nri/nri.sock"
+	nriUsage  = "`socket` of a container runtime's Node Resource Interface, which reports pods before their containers start; auto, " + nriSocket + " if a runtime is there, or off"
+)
+
+// Which pods are balanced.
+const (
+	podsAll      = "all"
+	podsLabelled = "labelled"
+	podsUsage    = "`which` pods are balanced: all, but those whose labels opt out, or labelled, those alone whose labels opt in"
 )
 
 const namespaceDirUsage = "`directory` with names of network namespaces: one that gets a name there is served before its first process connects; may be repeated, \"\" for none " +
@@ -125,6 +144,11 @@ Processes of all network namespaces are balanced, those of pods and containers t
 opens sockets in each namespace, for which it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. Without
 these, or with --namespaces=own, it serves its own alone. "xlb release" takes one out.
 
+A container runtime with NRI (containerd from 2.0 on) reports each pod before its containers
+start: its first connection is balanced, and its name is known. A pod is left alone with the label
+` + pod.Label + `: "false", or ` + pod.IstioLabel + `: none. With --pods=labelled those alone are
+balanced that have the former with "true", or the latter with xlb.
+
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
 without.`,
@@ -148,11 +172,14 @@ without.`,
 	flags.StringVar(&f.sameHost, "same-host", sameHostDirect, sameHostUsage)
 	flags.StringVar(&f.namespaces, "namespaces", namespacesAuto, namespacesUsage)
 	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, namespaceDirUsage)
+	flags.StringVar(&f.nri, "nri", nriAuto, nriUsage)
+	flags.StringVar(&f.pods, "pods", podsAll, podsUsage)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
 	completes(c, "fast-path", fastPathAuto, "on", "off")
 	completes(c, "when-down", passWhenDown, failWhenDown)
 	completes(c, "same-host", sameHostDirect, sameHostTCP)
 	completes(c, "namespaces", namespacesAuto, namespacesAll, namespacesOwn, namespacesOthers)
+	completes(c, "pods", podsAll, podsLabelled)
 	completes(c, "log-level", logLevels...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o, err := f.options(e)
@@ -238,6 +265,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	if err := f.chooseNamespaces(&o); err != nil {
 		return o, err
 	}
+	if err := f.choosePods(&o); err != nil {
+		return o, err
+	}
 	if err := upstream.CheckCongestionControl(f.congestion); err != nil {
 		return o, fmt.Errorf("--congestion-control: %w", err)
 	}
@@ -282,6 +312,40 @@ func (f *runFlags) chooseNamespaces(o *node.Options) error {
 	if !may {
 		return fmt.Errorf("--namespaces %s: CAP_SYS_ADMIN and CAP_SYS_PTRACE are needed to open sockets in other network namespaces; grant them, or use own", f.namespaces)
 	}
+	return nil
+}
+
+// choosePods says which runtime reports pods, and which of them are balanced. It comes behind chooseNamespaces.
+func (f *runFlags) choosePods(o *node.Options) error {
+	const others = "pods have network namespaces of their own, and the daemon serves its own alone (--namespaces, or it lacks CAP_SYS_ADMIN and CAP_SYS_PTRACE)"
+	switch {
+	case f.nri == nriAuto:
+		if o.OtherNamespaces {
+			o.NRI, o.OptionalNRI = nriSocket, true
+		}
+	case f.nri == nriOff:
+	case !filepath.IsAbs(f.nri):
+		return fmt.Errorf("--nri %q: use auto, off, or the absolute path of a socket, as %s", f.nri, nriSocket)
+	case !o.OtherNamespaces:
+		return fmt.Errorf("--nri %s: %s; leave it out", f.nri, others)
+	default:
+		o.NRI = f.nri
+	}
+	switch f.pods {
+	case podsAll:
+		return nil
+	case podsLabelled:
+	default:
+		return fmt.Errorf("--pods %q: use all or labelled", f.pods)
+	}
+	if !o.OtherNamespaces {
+		return fmt.Errorf("--pods labelled: %s; leave it out", others)
+	}
+	if f.nri == nriOff {
+		return errors.New("--pods labelled: labels are known from a container runtime alone; leave out --nri=off")
+	}
+	// Without a runtime no pod is balanced: the log says so, also where none was named.
+	o.LabelledPods, o.OptionalNRI = true, false
 	return nil
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/nri"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/precedence"
@@ -87,6 +88,11 @@ type Options struct {
 	OtherNamespaces, NoOwnNamespace bool
 	// NamespaceDirectories hold names of network namespaces. One that gets a name there is joined before its first process connects. Empty: each is joined at its first connection.
 	NamespaceDirectories []string
+	// NRI is the socket by which a container runtime reports its pods; empty: the daemon connects to no runtime. OptionalNRI: there need be no runtime.
+	NRI         string
+	OptionalNRI bool
+	// LabelledPods balances the processes of those pods alone whose labels ask for it, beside those of the daemon's own network namespace.
+	LabelledPods bool
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	// Build is this program, to be shown.
@@ -127,15 +133,18 @@ type Node struct {
 	pool      *pool.Pool
 	anchors   *anchor.Set
 	workloads *workload.Set
-	proxy     *slowpath.Proxy
-	recorder  *metrics.Recorder
-	crashes   *crash.Log
-	dialer    *dialer.Dialer
-	health    *healthctl.Manager
-	guards    *guardctl.Controller
-	bound     *listeners.Bound
-	inner     *listeners.Inner    // for the activator, and for requests in circles
-	admin     *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
+	// runtime is the connection to a container runtime, which reports its pods; nil: there is no connection. leaveRuntime ends it.
+	runtime      *nri.Client
+	leaveRuntime context.CancelFunc
+	proxy        *slowpath.Proxy
+	recorder     *metrics.Recorder
+	crashes      *crash.Log
+	dialer       *dialer.Dialer
+	health       *healthctl.Manager
+	guards       *guardctl.Controller
+	bound        *listeners.Bound
+	inner        *listeners.Inner    // for the activator, and for requests in circles
+	admin        *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
 	// source is where configurations come from. One change at a time comes into force: Source.Exclusive has the lock.
 	source *source.Source
 	view   *view.View
@@ -190,6 +199,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.health.Stop()
 	n.source.Close()
 	stop()
+	n.leaveRuntime()
 	n.wg.Wait()
 	return n.close()
 }
@@ -222,7 +232,7 @@ func startWithFallback(ctx context.Context, o Options, bootstrap *source.Bootstr
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
 func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
-	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), scheduler: newScheduler()}
+	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), scheduler: newScheduler(), leaveRuntime: func() {}}
 	n.source, n.inner = n.newSource(bootstrap), listeners.NewInner(n.log)
 	n.setReady(errStarting)
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
@@ -326,9 +336,13 @@ func (n *Node) build() error {
 		return err
 	}
 	n.bound = n.newBound()
+	if err := n.newRuntime(); err != nil {
+		return err
+	}
 	n.view = n.newView()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
+	n.followPods()
 	if err := n.workloads.Scan(); err != nil {
 		n.log.Warn("some processes could not be looked at; their network namespaces are served from their first connection on", "err", err)
 	}
@@ -344,6 +358,7 @@ func (n *Node) build() error {
 func (n *Node) close() error {
 	var err error
 	n.source.Close()
+	n.leaveRuntime()
 	if n.health != nil {
 		n.health.Stop()
 		n.wg.Wait()
@@ -565,9 +580,13 @@ func (n *Node) busy() bool {
 func (n *Node) setReady(err error) { n.ready.Store(&err) }
 
 func (n *Node) newView() *view.View {
-	return view.New(view.Config{
+	c := view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
 		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
-	})
+	}
+	if n.runtime != nil {
+		c.NRI = n.runtime.State
+	}
+	return view.New(c)
 }

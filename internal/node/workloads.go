@@ -8,7 +8,8 @@ func (n *Node) newWorkloads(own *workload.Workload) *workload.Set {
 	return workload.NewSet(workload.Config{
 		Own: own, Cgroups: n.o.Cgroups, Others: n.o.OtherNamespaces, NoOwn: n.o.NoOwnNamespace, Names: n.o.NamespaceDirectories,
 		Join: n.join, Leave: n.leave, Withdraw: func(w *workload.Workload) error { return n.anchors.Withdraw(w) },
-		Announce: func(w *workload.Workload) error { return n.anchors.Announce(w) }, Forget: n.forget, InUse: n.isInUse, Logger: n.log,
+		Announce: func(w *workload.Workload) error { return n.anchors.Announce(w) }, Exclude: func(w *workload.Workload) error { return n.anchors.Exclude(w) },
+		Labelled: n.o.LabelledPods, Forget: n.forget, InUse: n.isInUse, Logger: n.log,
 	})
 }
 
@@ -26,7 +27,7 @@ func (n *Node) join(w *workload.Workload) error {
 func (n *Node) leave(w *workload.Workload) (left bool) {
 	left, err := n.anchors.Leave(w)
 	if err != nil {
-		n.log.Warn("leave a network namespace", "workload", w.ID, "err", err)
+		w.Logger(n.log).Warn("leave a network namespace", "err", err)
 	}
 	if !left {
 		return false
@@ -42,6 +43,6 @@ func (n *Node) isInUse(id workload.ID) bool { return n.anchors.OpenOf(id) > 0 }
 // forget has the kernel report a network namespace again that it was to leave alone.
 func (n *Node) forget(w *workload.Workload) {
 	if err := n.anchors.Forget(w); err != nil {
-		n.log.Warn("forget a network namespace", "workload", w.ID, "err", err)
+		w.Logger(n.log).Warn("forget a network namespace", "err", err)
 	}
 }
