@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,5 +136,29 @@ func TestANamedPodIsBalancedFromItsFirstConnectionOn(t *testing.T) {
 		}
 		unname()
 		requireWorkloads(t, balancer, 0)
+	})
+}
+
+// A network namespace that is left alone is so whether the daemon is there or not, and whatever an operator wants for those that are served.
+func TestAReleasedPodIsNotRefusedWhenTheDaemonIsDown(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		node := harness.NewNode(t)
+		pod, other, server := node.Pod(t), node.Pod(t), node.OtherHost(t)
+		pod.AddAddress(t, podService.Addr().String()+"/32")
+		unbalanced := pod.OriginAt(t, "stranger", podService)
+		other.Greeter(t, "resident")
+		config := harness.OneCluster(podService, originOf(t, server, "endpoint", false))
+		config.Arguments = []string{"--when-down=fail"}
+		b := harness.Start(t, mode, config, node.Place)
+		requireWorkloads(t, b, 2)
+		requireTaker(t, other.Place, podService, "it serves", "endpoint")
+		changeWorkload(t, b, node.Place, "release", unbalanced.PID())
+		requireTaker(t, pod.Place, podService, "it has been released", "stranger")
+		b.Signal(t, syscall.SIGSTOP)
+		awaitTaker(t, other.Place, podService, "it hangs", refused)
+		requireTaker(t, pod.Place, podService, "it hangs", "stranger")
+		b.Signal(t, syscall.SIGCONT)
+		awaitTakerAfter(t, other.Place, podService, "it goes on", refused, "endpoint")
 	})
 }

@@ -250,7 +250,7 @@ func TestTheHostCanBeLeftAlone(t *testing.T) {
 			load := runLoad(t, tt.from, programs.LoadSpec{Address: podService.String(), Requests: requests, Asks: []programs.Ask{{Path: "/from"}}})
 			requireEach(t, &load, tt.seen, requests, tt.serves)
 		}
-		if n := balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_no_anchor"`); n != 1 {
+		if n := balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_left_alone"`); n != 1 {
 			t.Errorf("connections of the host that were left alone: got %v, want 1", n)
 		}
 		if n := balancer.Metric(t, "xlb_workloads_total", `event="failed"`); n != 0 {
