@@ -180,6 +180,11 @@ test-kubernetes: build ## The same with Services of a real Kubernetes API server
 	@scripts/install-deps kubernetes
 	go test -v -count=1 -timeout 15m -run Kubernetes ./test/istiod
 
+.PHONY: test-containerd
+test-containerd: build ## Pods that containerd runs and reports to XLB (NRI), containerd built from source: the first time takes minutes (root).
+	@scripts/install-deps containerd
+	XLB_REQUIRE_CLIENTS=1 scripts/isolate go test -v -count=1 -timeout 15m ./test/containerd
+
 .PHONY: test-gateway
 test-gateway: build ## Envoy Gateway drives XLB and, beside it, Envoy (root); builds Envoy Gateway from source.
 	@scripts/install-deps envoy-gateway
