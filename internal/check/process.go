@@ -24,7 +24,7 @@ type Process struct {
 	Name string
 	// Mount is where cgroup v2 is mounted, Cgroup its directory there. Cgroup is empty where it lies outside of what this process sees.
 	Mount, Cgroup string
-	// Container is what the path of its cgroup says of its container and pod; empty where it is in none.
+	// Container is what the paths of its cgroups say of its container and pod; empty where it is in none.
 	Container pod.Identity
 	// Netns is the cookie of its network namespace (SO_NETNS_COOKIE).
 	Netns uint64
@@ -46,9 +46,7 @@ func FindProcess(pid int) (*Process, error) {
 		return nil, noProcess(pid, err)
 	}
 	p.Cgroup = cgroupBelow(p.Mount, string(cgroups))
-	if path, ok := cgroupPath(string(cgroups)); ok {
-		p.Container, _ = pod.ContainerOf(path)
-	}
+	p.Container, _ = pod.ContainerOfProcess(string(cgroups))
 	if p.Netns, err = netnsOf(procOf(pid, "ns/net")); err != nil {
 		return nil, noProcess(pid, err)
 	}
@@ -67,25 +65,18 @@ func noProcess(pid int, err error) error {
 // cgroupBelow is the directory of the cgroup of version 2 that /proc/PID/cgroup names (cgroups(7): "0::/path"). A path that leads up is one of another
 // cgroup namespace.
 func cgroupBelow(mount, cgroups string) string {
-	path, ok := cgroupPath(cgroups)
-	if !ok {
-		return ""
-	}
-	directory := filepath.Join(mount, path)
-	if _, err := os.Stat(directory); err != nil || strings.HasPrefix(path, "/..") {
-		return ""
-	}
-	return directory
-}
-
-// cgroupPath is the path of the cgroup of version 2 in /proc/PID/cgroup, with its slash in front.
-func cgroupPath(cgroups string) (path string, ok bool) {
 	for line := range strings.Lines(cgroups) {
-		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok && strings.HasPrefix(path, "/") {
-			return path, true
+		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::/")
+		if !ok {
+			continue
 		}
+		directory := filepath.Join(mount, path)
+		if _, err := os.Stat(directory); err != nil || strings.HasPrefix(path, "..") {
+			return ""
+		}
+		return directory
 	}
-	return "", false
+	return ""
 }
 
 // netnsOf is the cookie of the network namespace that a file stands for.

@@ -34,26 +34,6 @@ func TestCgroupOfAProcess(t *testing.T) {
 	}
 }
 
-func TestPathOfACgroup(t *testing.T) {
-	for _, tt := range []struct {
-		name, text, want string
-		ok               bool
-	}{
-		{"version 2 alone", "0::/kubepods.slice/x\n", "/kubepods.slice/x", true},
-		{"the root", "0::/\n", "/", true},
-		{"both versions", "7:memory:/other\n0::/shop\n", "/shop", true},
-		{"outside of this namespace", "0::/../../shop\n", "/../../shop", true},
-		{"version 1 alone", "7:memory:/shop\n", "", false},
-		{"none", "", "", false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got, ok := cgroupPath(tt.text); got != tt.want || ok != tt.ok {
-				t.Errorf("got %q, %v, want %q, %v", got, ok, tt.want, tt.ok)
-			}
-		})
-	}
-}
-
 func TestAncestorsEndAtTheMount(t *testing.T) {
 	p := &Process{Mount: "/sys/fs/cgroup", Cgroup: "/sys/fs/cgroup/shop/web"}
 	if got, want := p.Ancestors(), []string{"/sys/fs/cgroup/shop/web", "/sys/fs/cgroup/shop", "/sys/fs/cgroup"}; !slices.Equal(got, want) {

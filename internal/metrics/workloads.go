@@ -35,6 +35,9 @@ type NRI struct {
 	// Pods are those that the runtime has reported before a container of theirs ran, Late those for which it did not wait until they were served.
 	Pods uint64 `json:"pods"`
 	Late uint64 `json:"late"`
+	// LeftOut are those that were not taken in, since they are too many or have names that Kubernetes does not allow, Lost events that found no room.
+	LeftOut uint64 `json:"left_out"`
+	Lost    uint64 `json:"lost"`
 	// Failed are connections that ended, or could not be made.
 	Failed uint64 `json:"failed"`
 }
@@ -50,7 +53,7 @@ var (
 	nriConnected = describe("xlb_nri_connected",
 		"1 while a container runtime reports its pods (NRI).")
 	nriPods = describe("xlb_nri_pods_total",
-		"Pods that the container runtime has reported before a container of theirs ran (begun), and those that it did not wait for until they were served (late).", "event")
+		"Pods that the container runtime has reported before a container of theirs ran (begun), those that it did not wait for until they were served (late), those that were not taken in, since they are too many or have names that Kubernetes does not allow (left_out), and events that found no room, behind which the runtime reports all pods anew (lost).", "event")
 	nriFailures = describe("xlb_nri_failures_total",
 		"Connections to the container runtime that ended, or could not be made.")
 )
@@ -81,6 +84,8 @@ func (out emitter) nri(n *NRI) {
 	out.gauge(nriConnected, number(n.Connected))
 	out.counter(nriPods, n.Pods, "begun")
 	out.counter(nriPods, n.Late, "late")
+	out.counter(nriPods, n.LeftOut, "left_out")
+	out.counter(nriPods, n.Lost, "lost")
 	out.counter(nriFailures, n.Failed)
 }
 
@@ -91,6 +96,8 @@ func (l *list) addNRI(n *NRI) {
 	l.add("xlb.nri.connected", number(n.Connected))
 	l.add("xlb.nri.pods.begun", n.Pods)
 	l.add("xlb.nri.pods.late", n.Late)
+	l.add("xlb.nri.pods.left_out", n.LeftOut)
+	l.add("xlb.nri.pods.lost", n.Lost)
 	l.add("xlb.nri.failures", n.Failed)
 }
 

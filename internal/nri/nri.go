@@ -81,7 +81,7 @@ func New(c Config) (*Client, error) {
 	return &Client{cfg: c, queue: newQueue(), pause: pause{first: firstPause, longest: longestPause}, synchronized: make(chan struct{}), sandboxes: map[string]struct{}{}}, nil
 }
 
-// Synchronized is closed when Pods has the runtime's pods for the first time, or when it is known that no runtime is there for now.
+// Synchronized is closed when Pods has the runtime's pods for the first time, or when the first attempt to connect has failed.
 func (c *Client) Synchronized() <-chan struct{} { return c.synchronized }
 
 func (c *Client) setSynchronized() { c.synchronizedOnce.Do(func() { close(c.synchronized) }) }

@@ -36,6 +36,22 @@ const (
 	longestID  = 128
 )
 
+// ContainerOfProcess is ContainerOf for a process, of which this is /proc/PID/cgroup (cgroups(7): lines of number:controllers:path). The cgroup of version 2
+// goes first: where processes are in cgroups of version 1 as well, a runtime may have given names there alone.
+func ContainerOfProcess(cgroups string) (first Identity, ok bool) {
+	for line := range strings.Lines(cgroups) {
+		hierarchy, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		_, path, _ := strings.Cut(rest, ":")
+		switch id, isContainer := ContainerOf(path); {
+		case isContainer && hierarchy == "0":
+			return id, true
+		case isContainer && !ok:
+			first, ok = id, true
+		}
+	}
+	return first, ok
+}
+
 // ContainerOf is what the path of a cgroup, as the line "0::" of /proc/PID/cgroup has it, says of the container whose processes are in it. false, and an
 // empty Identity: it is that of no container that is recognised.
 //

@@ -150,6 +150,31 @@ func TestNamesThatOthersMayGiveAreNoContainers(t *testing.T) {
 }
 
 // A container's processes make cgroups below the container's with names of other pods.
+func TestACgroupOfVersion2GoesFirst(t *testing.T) {
+	const one, two = "1111111111111111111111111111111111111111111111111111111111111111", "2222222222222222222222222222222222222222222222222222222222222222"
+	tests := []struct {
+		name, cgroups string
+		want          Identity
+		ok            bool
+	}{
+		{"version 2 alone", "0::/docker/" + one + "\n", Identity{Runtime: docker, Container: one}, true},
+		{"both", "7:memory:/docker/" + two + "\n0::/docker/" + one + "\n", Identity{Runtime: docker, Container: one}, true},
+		{"version 1 alone", "7:memory:/docker/" + two + "\n1:name=systemd:/docker/" + one + "\n", Identity{Runtime: docker, Container: two}, true},
+		{"version 2 without a name", "1:name=systemd:/system.slice/docker-" + two + ".scope\n0::/\n", Identity{Runtime: docker, Container: two}, true},
+		{"a colon in a name", "0::/a:/docker/" + one + "\n", Identity{Runtime: docker, Container: one}, true},
+		{"a name that begins a line anew", "0::/user.slice/0::/docker/" + one + "\n", Identity{}, false},
+		{"no container", "7:memory:/shop\n0::/shop\n", Identity{}, false},
+		{"nothing", "", Identity{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, ok := ContainerOfProcess(tt.cgroups); got != tt.want || ok != tt.ok {
+				t.Errorf("got %+v, %v, want %+v, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
 func TestOutermostContainerWins(t *testing.T) {
 	fake := "/kubepods.slice/kubepods-pod11111111_1111_1111_1111_111111111111.slice/cri-containerd-" + inner + ".scope"
 	for _, outer := range []string{

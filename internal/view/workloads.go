@@ -140,5 +140,5 @@ func (m measured) NRI() *metrics.NRI {
 		return nil
 	}
 	s := m.v.cfg.NRI()
-	return &metrics.NRI{Connected: s.Connected, Pods: s.Pods, Late: s.Late, Failed: s.Failed}
+	return &metrics.NRI{Connected: s.Connected, Pods: s.Pods, Late: s.Late, LeftOut: s.LeftOut, Lost: s.Lost, Failed: s.Failed}
 }

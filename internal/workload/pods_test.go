@@ -469,10 +469,8 @@ func TestPodsThatThereAreAreKnownByTheirNamespaces(t *testing.T) {
 func TestALabelIsObeyedThatComesBetweenANameAndAProcess(t *testing.T) {
 	r := newRig(t)
 	must(t, r.s.Scan())
-	pid, _ := r.startOutside()
-	path, remove := r.name(pid, "web")
+	pid, path, remove := r.joinByName("web")
 	defer remove()
-	r.s.joinNamed()
 	r.mustBe(r.inodeOf(pid), Served)
 	p := web(0, isOut)
 	p.Netns = path

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -31,28 +30,13 @@ func (f *finder) namespaceOf(id int) string {
 	return filepath.Join(f.proc, strconv.Itoa(id), "ns/net")
 }
 
-// containerOf says which container a process, or a thread, is in, by the paths of its cgroups. That of cgroup v2 goes first: where processes are in
-// cgroups of version 1 as well, a runtime may have given names there alone. false: it is in none that is recognised, or has ended.
+// containerOf says which container a process, or a thread, is in. false: it is in none that is recognised, or has ended.
 func (f *finder) containerOf(id int) (pod.Identity, bool) {
-	text, err := os.ReadFile(filepath.Join(f.proc, strconv.Itoa(id), "cgroup"))
+	cgroups, err := os.ReadFile(filepath.Join(f.proc, strconv.Itoa(id), "cgroup"))
 	if err != nil {
 		return pod.Identity{}, false
 	}
-	var found pod.Identity
-	ok := false
-	for line := range strings.Lines(string(text)) {
-		// cgroups(7): number:controllers:path
-		hierarchy, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
-		_, path, _ := strings.Cut(rest, ":")
-		here, isContainer := pod.ContainerOf(path)
-		switch {
-		case isContainer && hierarchy == "0":
-			return here, true
-		case isContainer && !ok:
-			found, ok = here, true
-		}
-	}
-	return found, ok
+	return pod.ContainerOfProcess(string(cgroups))
 }
 
 // own is the network namespace of this process.

@@ -226,6 +226,15 @@ func (r *rig) name(pid int, name string) (path string, remove func()) {
 	return path, remove
 }
 
+// joinByName has a namespace with a name, and without a balanced process, join.
+func (r *rig) joinByName(name string) (pid int, path string, remove func()) {
+	r.t.Helper()
+	pid, _ = r.startOutside()
+	path, remove = r.name(pid, name)
+	r.s.joinNamed()
+	return pid, path, remove
+}
+
 func TestANamespaceWithANameIsServedInAdvance(t *testing.T) {
 	r := newRig(t)
 	must(t, r.s.Scan())
@@ -303,10 +312,8 @@ func TestANamespaceThatHadItsNameBeforeIsNotJoined(t *testing.T) {
 func TestANamespaceCanBeReleasedInAdvance(t *testing.T) {
 	r := newRig(t)
 	must(t, r.s.Scan())
-	pid, _ := r.startOutside()
-	_, remove := r.name(pid, "pod")
+	pid, _, remove := r.joinByName("pod")
 	defer remove()
-	r.s.joinNamed()
 	inode := r.inodeOf(pid)
 	for range 2 {
 		r.mustRelease(inode, Released)
@@ -388,10 +395,8 @@ func TestAReleaseLastsWhereAScanCannotTell(t *testing.T) {
 func TestTheSuccessorOfAReleasedNamespaceWithTheSameNameIsNoReleasedOne(t *testing.T) {
 	r := newRig(t)
 	must(t, r.s.Scan())
-	pid, _ := r.startOutside()
-	_, remove := r.name(pid, "pod")
+	pid, _, remove := r.joinByName("pod")
 	defer remove()
-	r.s.joinNamed()
 	inode := r.inodeOf(pid)
 	r.mustRelease(inode, Released)
 	former := r.s.releasedList()[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/pod"
 )
 
-// PodsAre takes in the pods that there are, in place of all that it has reported before, and has each served or left alone as its labels ask.
+// PodsAre takes in the pods that a container runtime has, in place of all that were reported before, and has each served or left alone as its labels ask.
 func (s *Set) PodsAre(list []pod.Pod) {
 	s.work.Lock()
 	defer s.work.Unlock()
