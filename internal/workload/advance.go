@@ -73,7 +73,7 @@ func (s *Set) joinOneNamed(a awaited) bool {
 		// A name says nothing of labels: the runtime, or the first process, does.
 		return false
 	}
-	c := s.openNamed(a.named)
+	c := s.openNamed(a.named, makerOfName(a.path))
 	if c == nil {
 		return false
 	}
@@ -90,14 +90,17 @@ func (s *Set) joinOneNamed(a awaited) bool {
 		return true
 	}
 	if err != nil {
-		s.failedAt(c.inode, c.cookie, err, a.path)
+		s.failedAt(c, err)
 	}
 	return false
 }
 
 // openNamed is open for a name. Its mount can be removed afterwards, while the namespace is served.
-func (s *Set) openNamed(n named) *candidate {
-	c := s.open(n.inode, n.path)
+func (s *Set) openNamed(n named, maker string) *candidate {
+	if !s.mayJoin(n.inode, n.path, maker) {
+		return nil
+	}
+	c := s.open(n.inode, n.path, maker)
 	if c == nil {
 		return nil
 	}
@@ -105,7 +108,7 @@ func (s *Set) openNamed(n named) *candidate {
 	defer mounted.Close()
 	var err error
 	if c.namespace, err = mounted.Anew(); err != nil {
-		s.failedAt(n.inode, c.cookie, err, n.path)
+		s.failedAt(c, err)
 		return nil
 	}
 	return c
@@ -114,7 +117,7 @@ func (s *Set) openNamed(n named) *candidate {
 // lookAtNames returns the namespaces that have got a name. The caller holds work.
 func (s *Set) lookAtNames() (fresh []named) {
 	fresh, err := s.names.look()
-	if err != nil && s.mayWarn() {
+	if err != nil && s.mayWarn("names") {
 		s.cfg.Logger.Warn("names of network namespaces cannot be seen; will retry with the next one", "err", err)
 	}
 	s.mu.Lock()

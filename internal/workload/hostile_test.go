@@ -168,13 +168,13 @@ func TestFailingNamespacesAreTriedLessAndLess(t *testing.T) {
 		failed++
 		try(failed)
 	}
-	if len(r.s.retries) != 1 {
-		t.Errorf("%d namespaces wait, want 1", len(r.s.retries))
+	if len(r.s.retries.byInode) != 1 {
+		t.Errorf("%d namespaces wait, want 1", len(r.s.retries.byInode))
 	}
 	end()
 	must(t, r.s.Scan())
-	if len(r.s.retries) != 0 {
-		t.Errorf("%d namespaces wait, want none once it has ended", len(r.s.retries))
+	if len(r.s.retries.byInode) != 0 {
+		t.Errorf("%d namespaces wait, want none once it has ended", len(r.s.retries.byInode))
 	}
 }
 

@@ -5,6 +5,7 @@ package workload
 import (
 	"context"
 
+	"github.com/xlb-project/xlb/internal/netns"
 	"github.com/xlb-project/xlb/internal/pod"
 )
 
@@ -17,23 +18,23 @@ func (s *Set) identify(w *Workload) {
 	}
 	p, ok := s.pods.of(known)
 	if !ok && known == (pod.Identity{}) {
-		p, ok = s.podIn(w)
+		p, ok = s.podIn(w.inode)
 	}
 	if ok {
 		s.name(w, p)
 	}
 }
 
-// podIn finds the pod whose network namespace a workload is, as the runtime has reported it: the cgroups of its processes may say nothing of it. The caller
+// podIn finds the pod whose network namespace that is, as the runtime has reported it: the cgroups of its processes may say nothing of it. The caller
 // holds work.
-func (s *Set) podIn(w *Workload) (one pod.Pod, ok bool) {
-	one, ok = s.pods.bySandbox[s.pods.byInode[w.inode]]
+func (s *Set) podIn(inode netns.Inode) (one pod.Pod, ok bool) {
+	one, ok = s.pods.bySandbox[s.pods.byInode[inode]]
 	if !ok {
 		return one, false
 	}
 	// The namespace may have ended, and another one have its inode.
 	at, ok := s.namespaceOfPod(one)
-	return one, ok && at.inode == w.inode
+	return one, ok && at.inode == inode
 }
 
 // identifyByOldest is identify of a workload whose witness is the oldest process of its namespace. That goes before the thread that the kernel has reported,

@@ -22,7 +22,18 @@ func (s *Set) joinProcess(inode netns.Inode, pid int) {
 	if s.retries.mustWait(inode, 0, s.now()) {
 		return
 	}
-	if c := s.open(inode, s.finder.namespaceOf(pid)); c != nil {
+	if maker, ok := s.makerOf(inode, pid); ok {
+		s.joinOf(maker, inode, pid)
+	}
+}
+
+// joinOf joins the namespace of a process, whose maker is known.
+func (s *Set) joinOf(maker string, inode netns.Inode, pid int) {
+	path := s.finder.namespaceOf(pid)
+	if !s.mayJoin(inode, path, maker) {
+		return
+	}
+	if c := s.open(inode, path, maker); c != nil {
 		c.witness = pid
 		s.join(c)
 	}
@@ -35,6 +46,8 @@ type candidate struct {
 	cookie    uint64
 	// path is where it was found.
 	path string
+	// maker is who has made it, whose entry it takes.
+	maker string
 	// since is when it was found.
 	since time.Time
 	// witness, advance and pod are those of the workload.
@@ -49,26 +62,26 @@ type candidate struct {
 func (c *candidate) close() { c.namespace.Close() }
 
 // open opens the namespace which a file stands for, as it did a moment ago. nil: it does not any more, or the failure has been noted.
-func (s *Set) open(inode netns.Inode, path string) *candidate {
-	since := s.now()
-	namespace, err := netns.Open(path)
-	if err != nil {
+func (s *Set) open(inode netns.Inode, path, maker string) *candidate {
+	c := &candidate{inode: inode, path: path, maker: maker, since: s.now()}
+	var err error
+	if c.namespace, err = netns.Open(path); err != nil {
 		if !isGone(err) {
-			s.failedAt(inode, 0, err, path)
+			s.failedAt(c, err)
 		}
 		return nil
 	}
-	c := &candidate{namespace: namespace, path: path, since: since}
-	if c.inode, err = namespace.Inode(); err == nil && c.inode != inode {
-		namespace.Close()
+	now, err := c.namespace.Inode()
+	if err == nil && now != inode {
+		c.close()
 		return nil
 	}
 	if err == nil {
-		c.cookie, err = namespace.Cookie()
+		c.cookie, err = c.namespace.Cookie()
 	}
 	if err != nil {
-		namespace.Close()
-		s.failedAt(inode, 0, err, path)
+		c.close()
+		s.failedAt(c, err)
 		return nil
 	}
 	return c
@@ -77,19 +90,19 @@ func (s *Set) open(inode netns.Inode, path string) *candidate {
 // join is tryJoin, and notes a failure.
 func (s *Set) join(c *candidate) {
 	if err := s.tryJoin(c); err != nil {
-		s.failedAt(c.inode, c.cookie, err, c.path)
+		s.failedAt(c, err)
 	}
 }
 
 // tryJoin makes a namespace a workload, unless it is one: the process may have entered it after it was found. It takes the namespace over.
 func (s *Set) tryJoin(c *candidate) error {
 	if s.isKnown(c.cookie) {
-		c.namespace.Close()
+		c.close()
 		return nil
 	}
 	id, err := s.next()
 	if err != nil {
-		c.namespace.Close()
+		c.close()
 		return err
 	}
 	w := New(id, c.cookie, c.namespace)
@@ -102,12 +115,32 @@ func (s *Set) tryJoin(c *candidate) error {
 	}
 	s.identify(w)
 	w.isReported = c.isReported
-	if err := s.begin(c, w); err != nil {
+	if err := s.takeAndBegin(c, w); err != nil {
 		w.close()
 		s.giveBack(id)
 		return err
 	}
 	return nil
+}
+
+// takeAndBegin is begin with an entry of the namespace's maker, or with that of the workload that is being taken back. The caller holds work.
+func (s *Set) takeAndBegin(c *candidate, w *Workload) error {
+	if s.isTakenBack(c.inode) && s.again.Netns == c.cookie && s.again.maker != "" {
+		handEntry(s.again, w)
+		err := s.begin(c, w)
+		if err != nil {
+			handEntry(w, s.again)
+		}
+		return err
+	}
+	if !s.takeEntry(w, c.maker) {
+		return &tooMany{maker: c.maker}
+	}
+	err := s.begin(c, w)
+	if err != nil {
+		s.returnEntry(w)
+	}
+	return err
 }
 
 // begin serves a new workload, or leaves it alone, as its labels ask. The caller holds work.
@@ -121,7 +154,7 @@ func (s *Set) begin(c *candidate, w *Workload) error {
 		return err
 	}
 	w.isJoined = true
-	delete(s.retries, c.inode)
+	s.retries.drop(c.inode)
 	s.joined(s.now().Sub(c.since))
 	w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "serving a network namespace", "netns", c.inode.Number, "netns_cookie", c.cookie, "found", c.path)
 	return nil
@@ -159,18 +192,23 @@ func (s *Set) giveBack(id ID) {
 
 func (s *Set) isInUse(id ID) bool { return s.cfg.InUse != nil && s.cfg.InUse(id) }
 
-// failedAt is failed for a namespace that is known, which is tried again later; cookie is 0 where that is not known. The caller holds work.
-func (s *Set) failedAt(inode netns.Inode, cookie uint64, err error, path string) {
-	s.retries.fail(inode, cookie, err, s.now())
-	s.failed(err, path)
+// failedAt is failed for a namespace that is known, which is tried again later. The caller holds work.
+func (s *Set) failedAt(c *candidate, err error) {
+	if tooMany, ok := errors.AsType[*tooMany](err); ok {
+		s.refuse(c.inode, c.path, tooMany)
+		return
+	}
+	s.retries.fail(c.inode, c.cookie, c.maker, err, s.now())
+	s.failed(err, c.path, c.maker)
 }
 
-// failed counts a namespace that could not be joined, and logs it at most once a second. A later report of the kernel, or scan, will retry.
-func (s *Set) failed(err error, path string) {
+// failed counts a namespace that could not be joined, and logs it at most once a second for each maker; empty: it is not known. A later report of the kernel,
+// or scan, will retry.
+func (s *Set) failed(err error, path, maker string) {
 	s.mu.Lock()
 	s.counts.Failed++
 	s.mu.Unlock()
-	if s.mayWarn() {
+	if s.mayWarn("failed " + maker) {
 		s.cfg.Logger.Warn("a network namespace is not served; will retry", "found", path, "err", err, "remedy", remedy(err))
 	}
 }

@@ -31,7 +31,7 @@ func (s *Set) obey(w *Workload) {
 			w.Logger(s.cfg.Logger).Error("a network namespace is served, against the labels of its pod; take it out with: xlb release", "err", err)
 		}
 	case w.isReleased:
-		if err := s.takeBack(w, w.inode.Number); err != nil && s.mayWarn() {
+		if err := s.takeBack(w, w.inode.Number); err != nil && s.mayWarn("labels") {
 			w.Logger(s.cfg.Logger).Warn("a network namespace is not served yet, against the labels of its pod; will retry", "err", err)
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Set) exclude(c *candidate, w *Workload, why string) error {
 	s.counts.Excluded++
 	s.countLocked()
 	s.mu.Unlock()
-	delete(s.retries, c.inode)
+	s.retries.drop(c.inode)
 	s.logExcluded(w, why)
 	return nil
 }

@@ -44,6 +44,8 @@ type Info struct {
 	Why string
 	// Identity is what is known of its pod or container.
 	Identity pod.Identity
+	// Account is the number by which it is counted, as that of Workload.
+	Account ID
 }
 
 var (
@@ -87,7 +89,7 @@ func (s *Set) info(w *Workload) Info {
 
 // infoLocked describes a workload other than the own one. The caller holds mu.
 func (s *Set) infoLocked(w *Workload) Info {
-	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served, Why: w.why, Identity: w.Identity()}
+	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served, Why: w.why, Identity: w.Identity(), Account: w.Account()}
 	switch {
 	case s.released[w.Netns] == w && w.why != "":
 		i.State = Excluded
@@ -162,7 +164,7 @@ func (s *Set) setWhy(w *Workload, why string) {
 func (s *Set) refresh(inode uint64) {
 	for _, w := range s.releasedList() {
 		if w.inode.Number == inode && s.mayHaveEnded(w) {
-			if err := s.scan(); err != nil && s.mayWarn() {
+			if err := s.scan(); err != nil && s.mayWarn("scan") {
 				s.cfg.Logger.Warn("looking for the network namespaces of processes failed", "err", err)
 			}
 			return
@@ -204,10 +206,11 @@ func (s *Set) takeBack(w *Workload, inode uint64) error {
 	case w == nil:
 		return s.joinAgain(nil, inode)
 	case s.released[w.Netns] == w:
-		s.forgetReleased(w)
+		s.forgetButKeepEntry(w)
 		s.again = w
 		err = s.joinAgain(w, inode)
 		s.again = nil
+		s.returnEntry(w)
 	default:
 		err = s.cfg.Announce(w)
 	}
@@ -226,10 +229,8 @@ func (s *Set) takeBack(w *Workload, inode uint64) error {
 
 // joinAgain joins a network namespace of which nothing is open. Where it cannot the next connection, or scan, tries again. The caller holds work.
 func (s *Set) joinAgain(before *Workload, inode uint64) error {
-	for failed := range s.retries {
-		if failed.Number == inode {
-			delete(s.retries, failed)
-		}
+	for _, failed := range s.retries.ofNumber(inode) {
+		s.retries.drop(failed)
 	}
 	if before != nil && s.isWitnessed(before) {
 		// It may be a thread, which a scan does not find.
@@ -245,10 +246,8 @@ func (s *Set) joinAgain(before *Workload, inode uint64) error {
 	if s.find(inode) != nil {
 		return nil
 	}
-	for failed, retry := range s.retries {
-		if failed.Number == inode {
-			return retry.err
-		}
+	for _, failed := range s.retries.ofNumber(inode) {
+		return s.retries.byInode[failed].err
 	}
 	return errors.Join(ErrUnknown, err)
 }
@@ -280,7 +279,7 @@ func (s *Set) joinByName(number uint64) {
 		if inode.Number != number {
 			continue
 		}
-		if c := s.openNamed(named{path, inode}); c != nil {
+		if c := s.openNamed(named{path, inode}, makerOfName(path)); c != nil {
 			c.advance = s.now().Add(advance)
 			s.join(c)
 		}
@@ -314,6 +313,12 @@ func (s *Set) releasedList() []*Workload {
 }
 
 func (s *Set) forgetReleased(w *Workload) {
+	s.forgetButKeepEntry(w)
+	s.returnEntry(w)
+}
+
+// forgetButKeepEntry is forgetReleased of a workload that is to join again. The caller holds work.
+func (s *Set) forgetButKeepEntry(w *Workload) {
 	s.cfg.Forget(w)
 	s.mu.Lock()
 	defer s.mu.Unlock()

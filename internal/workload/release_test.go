@@ -244,7 +244,7 @@ func TestANamespaceWithANameIsServedInAdvance(t *testing.T) {
 	path, remove := r.name(pid, "pod")
 	r.awaitCounts(Counts{Joined: 1, Open: 1})
 	r.mustServe(cookie)
-	if diff := cmp.Diff(Info{ID: 1, Netns: cookie, Inode: inode, Path: path, State: Served}, r.s.List()[1]); diff != "" {
+	if diff := cmp.Diff(Info{ID: 1, Account: 1, Netns: cookie, Inode: inode, Path: path, State: Served}, r.s.List()[1]); diff != "" {
 		t.Errorf("what is known of it (-want +got):\n%s", diff)
 	}
 	// A process of a balanced cgroup comes: it stays, with or without the name.

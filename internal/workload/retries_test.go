@@ -12,10 +12,10 @@ import (
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	r := retries{}
+	r := newRetries()
 	at := func(n int) netns.Inode { return netns.Inode{Number: uint64(n)} }
-	r.fail(at(1), 11, nil, now)
-	r.fail(at(2), 0, nil, now)
+	r.fail(at(1), 11, "a", nil, now)
+	r.fail(at(2), 0, "a", nil, now)
 	for _, tt := range []struct {
 		inode  int
 		cookie uint64
@@ -29,14 +29,44 @@ func TestRetries(t *testing.T) {
 		t.Error("waits behind its pause")
 	}
 	// Another namespace has got the inode.
-	r.fail(at(1), 12, nil, now)
-	if got := r[at(1)].pause; got != firstRetry {
+	r.fail(at(1), 12, "a", nil, now)
+	if got := r.byInode[at(1)].pause; got != firstRetry {
 		t.Errorf("a new namespace waits %v, want %v", got, firstRetry)
 	}
 	for i := range 2 * maxRetries {
-		r.fail(at(i), 1, nil, now)
+		r.fail(at(i), 1, "b", nil, now)
 	}
-	if len(r) != maxRetries {
-		t.Errorf("%d namespaces are remembered, want %d at most", len(r), maxRetries)
+	if n := len(r.byInode); n != maxRetries || r.of["a"]+r.of["b"] != n {
+		t.Errorf("%d namespaces are remembered, want %d at most; of makers: %v", n, maxRetries, r.of)
+	}
+	r.keep(nil)
+	if len(r.byInode)+len(r.of) != 0 {
+		t.Errorf("%d namespaces of %v are remembered, want none", len(r.byInode), r.of)
+	}
+}
+
+func TestOneMakersFailuresKeepOthersFromNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	r := newRetries()
+	at := func(n int) netns.Inode { return netns.Inode{Number: uint64(n)} }
+	for i := range maxRetriesOfOne {
+		if !r.mayTry(at(i), "a") {
+			t.Fatalf("namespace %d may not be tried", i)
+		}
+		r.fail(at(i), 1, "a", nil, now)
+	}
+	if r.mayTry(at(maxRetriesOfOne), "a") {
+		t.Error("another one of the maker's is tried")
+	}
+	if !r.mayTry(at(0), "a") {
+		t.Error("one that has waited is not tried again")
+	}
+	if !r.mayTry(at(maxRetriesOfOne), "b") {
+		t.Error("another maker's is not tried")
+	}
+	r.drop(at(0))
+	if !r.mayTry(at(maxRetriesOfOne), "a") {
+		t.Error("another one of the maker's is not tried where one has gone")
 	}
 }

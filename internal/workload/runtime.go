@@ -146,7 +146,7 @@ func (s *Set) isAnother(w *Workload, path string) bool {
 
 // joinPod joins the network namespace of a pod in advance of its containers. The caller holds work.
 func (s *Set) joinPod(p pod.Pod, at named) {
-	c := s.openNamed(at)
+	c := s.openNamed(at, makerOfPod(&p))
 	if c == nil {
 		return
 	}
@@ -156,6 +156,6 @@ func (s *Set) joinPod(p pod.Pod, at named) {
 		// The runtime has not set up its loopback interface: the first connection will tell when it is up.
 		s.cfg.Logger.Debug("the loopback interface of a pod is down", "pod", p.Identity())
 	case err != nil:
-		s.failedAt(c.inode, c.cookie, err, at.path)
+		s.failedAt(c, err)
 	}
 }

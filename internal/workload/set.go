@@ -3,7 +3,6 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -14,9 +13,10 @@ import (
 
 	"github.com/xlb-project/xlb/internal/netns"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/quota"
 )
 
-// Config is what a Set needs. All fields but InUse are required where Others is set.
+// Config is what a Set needs. All fields but Most, CgroupMount, InUse and HasAccount are required where Others is set.
 type Config struct {
 	// Own is the daemon's own network namespace.
 	Own *Workload
@@ -41,9 +41,17 @@ type Config struct {
 	Exclude func(w *Workload) error
 	// Forget receives one that was withdrawn and has left, or was excluded, when its processes have ended, or before it joins again.
 	Forget func(w *Workload)
+	// Most bounds how many namespaces are served or left alone, beside the daemon's own; 0: nothing does. One maker of them may have an eighth of what is
+	// left free.
+	Most int
+	// CgroupMount is where cgroup v2 is mounted, and has the owners of cgroups; empty: all are taken for root's.
+	CgroupMount string
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
-	InUse  func(id ID) bool
-	Logger *slog.Logger
+	InUse func(id ID) bool
+	// HasAccount reports whether connections count in the account with that number still, when its last workload has left: the next one of the same maker
+	// counts in it, too. nil: none ever do.
+	HasAccount func(number ID) bool
+	Logger     *slog.Logger
 }
 
 // Counts are of the network namespaces other than the daemon's own.
@@ -54,6 +62,8 @@ type Counts struct {
 	Released, Rejoined uint64
 	// Excluded counts those that labels left out.
 	Excluded uint64
+	// Refused counts attempts to serve one that were refused: its maker has too many.
+	Refused uint64
 	// Open is how many are served.
 	Open int
 	// Joins is how long it took to serve those that have joined, from the kernel's report of each, or from when it was found.
@@ -68,6 +78,8 @@ type Set struct {
 	events chan event
 	// now is time.Now.
 	now func() time.Time
+	// makers is who has how many of the namespaces that are served or left alone. An entry is taken and returned with work held.
+	makers *quota.Table[string]
 
 	// work is held by the goroutine that joins and leaves. It guards what follows up to mu.
 	work    sync.Mutex
@@ -78,7 +90,8 @@ type Set struct {
 	asked uint64
 	// again is the workload that is being taken back, of which nothing is open; nil otherwise. What is known of it stays known.
 	again *Workload
-	// isUnscanned: namespaces have joined by the kernel's reports since the last scan, which finds their oldest processes.
+	// isUnscanned: namespaces have joined by the kernel's reports since the last scan, which finds their oldest processes. Or some were refused, of a maker
+	// that has so many reported that those of others may be lost: a scan finds them.
 	isUnscanned bool
 	// awaited are namespaces with a name whose loopback interface is down.
 	awaited []awaited
@@ -91,15 +104,18 @@ type Set struct {
 	// their namespaces.
 	byID               map[ID]*Workload
 	byCookie, released map[uint64]*Workload
+	// accounts are those of makers that have namespaces.
+	accounts map[string]*account
 	// paths has a name of each namespace that has one.
 	paths map[netns.Inode]string
 	// last is the number that was given last.
 	last   ID
 	counts Counts
-	warned time.Time
-	infos  quota
+	lines  lines
 	// others is how many workloads are served, followed how many with the released ones, for callers that hold no lock.
 	others, followed atomic.Int32
+	// isLost: there was no room for a report of the kernel since the last scan.
+	isLost atomic.Bool
 }
 
 // event says that a thread of a namespace has connected to a service address.
@@ -129,7 +145,7 @@ const (
 func NewSet(c Config) *Set {
 	return &Set{
 		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), pods: newPods(), events: make(chan event, queued),
-		now: time.Now, retries: retries{}, byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{}, released: map[uint64]*Workload{},
+		now: time.Now, makers: newMakers(c.Most), retries: newRetries(), byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{}, released: map[uint64]*Workload{}, accounts: map[string]*account{},
 		counts: Counts{Joins: newDurations()},
 	}
 }
@@ -148,7 +164,7 @@ func (s *Set) Scan() error {
 }
 
 // Seen takes a report of the kernel: a thread, by its number in the initial pid namespace, has connected to a service address from a network namespace that
-// is not served. It does not wait. What it has no room for the kernel reports again.
+// is not served. It does not wait. What it has no room for the kernel reports again, and a scan finds it.
 func (s *Set) Seen(cookie uint64, tid int) {
 	if !s.cfg.Others || s.isKnown(cookie) {
 		return
@@ -156,6 +172,7 @@ func (s *Set) Seen(cookie uint64, tid int) {
 	select {
 	case s.events <- event{cookie, tid, s.now()}:
 	default:
+		s.isLost.Store(true)
 	}
 }
 
@@ -272,12 +289,20 @@ func (s *Set) admit(e event) bool {
 	case isGone(err):
 		return false
 	case err != nil:
-		s.failed(err, path)
+		s.failed(err, path, "")
 		return true
 	case s.retries.mustWait(inode, e.cookie, s.now()):
 		return true
 	}
-	c := s.open(inode, path)
+	maker, ok := s.makerOf(inode, e.tid)
+	switch {
+	case !ok:
+		return false
+	case !s.mayJoin(inode, path, maker):
+		s.isUnscanned = true
+		return true
+	}
+	c := s.open(inode, path, maker)
 	switch {
 	case c == nil:
 		return false
@@ -298,7 +323,7 @@ func (s *Set) scanAgain() {
 	s.work.Lock()
 	defer s.work.Unlock()
 	err := s.scan()
-	if err != nil && s.mayWarn() {
+	if err != nil && s.mayWarn("scan") {
 		s.cfg.Logger.Warn("looking for the network namespaces of processes failed; will retry", "err", err)
 	}
 	if isIncomplete(err) {
@@ -328,6 +353,7 @@ func (s *Set) leave(w *Workload) (left bool) {
 // scan finds the processes of all workloads anew, and joins those that are not served. The caller holds work.
 func (s *Set) scan() error {
 	began := s.now()
+	s.isLost.Store(false)
 	found, err := s.finder.find()
 	if !isIncomplete(err) {
 		s.retries.keep(found.oldest)
@@ -344,14 +370,17 @@ func (s *Set) scan() error {
 		delete(found.oldest, w.inode)
 	}
 	s.keepReleased(found.oldest, isIncomplete(err))
+	strangers := s.strangers(found.oldest)
 	// To join what it has found takes time once.
 	looked := s.now()
 	s.scanAt = looked.Add(max(scanPause, scanRest*looked.Sub(began)))
-	byPid := func(a, b netns.Inode) int { return cmp.Compare(found.oldest[a], found.oldest[b]) }
-	for _, inode := range slices.SortedFunc(maps.Keys(found.oldest), byPid) {
-		s.joinProcess(inode, found.oldest[inode])
+	for _, one := range strangers {
+		s.joinOf(one.maker, one.inode, one.pid)
 	}
-	if found.denied != nil && s.mayWarn() {
+	if !isIncomplete(err) {
+		s.forgetMakers(strangers)
+	}
+	if found.denied != nil && s.mayWarn("denied") {
 		s.cfg.Logger.Warn("the network namespaces of some processes cannot be seen", "err", found.denied, "remedy", remedy(found.denied))
 	}
 	return err
@@ -378,23 +407,18 @@ func (s *Set) countLocked() {
 	s.followed.Store(int32(len(s.byID) + len(s.released)))
 }
 
-// mayWarn is true once a second.
-func (s *Set) mayWarn() bool {
+// mayWarn is true once a second for each cause.
+func (s *Set) mayWarn(cause string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
-	if now.Sub(s.warned) < time.Second {
-		return false
-	}
-	s.warned = now
-	return true
+	return s.lines.warn(cause, s.now())
 }
 
 // level is that of a line about a workload that joins or leaves: who makes network namespaces decides how many there are.
 func (s *Set) level() slog.Level {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.infos.take(s.now()) {
+	if s.lines.take(s.now()) {
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
@@ -405,7 +429,7 @@ func (s *Set) level() slog.Level {
 func (s *Set) hasUnsettled() bool {
 	s.work.Lock()
 	defer s.work.Unlock()
-	return s.isUnscanned || len(s.unused()) > 0 || slices.ContainsFunc(s.list(), s.isExpected) || slices.ContainsFunc(s.list(), s.isUnidentified) || slices.ContainsFunc(s.releasedList(), s.mustLookFor)
+	return s.isUnscanned || s.isLost.Load() || len(s.unused()) > 0 || slices.ContainsFunc(s.list(), s.isExpected) || slices.ContainsFunc(s.list(), s.isUnidentified) || slices.ContainsFunc(s.releasedList(), s.mustLookFor)
 }
 
 // unused are workloads whose witness has ended or left the namespace, and of which no connection is open. The caller holds work.
@@ -467,6 +491,7 @@ func (s *Set) isWitnessed(w *Workload) bool {
 // drop forgets a workload that has left. The caller holds work.
 func (s *Set) drop(w *Workload) {
 	s.forget(w)
+	s.returnEntry(w)
 	w.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -481,6 +506,9 @@ func (s *Set) Close() {
 	for _, w := range s.list() {
 		s.cfg.Leave(w)
 		s.drop(w)
+	}
+	for _, w := range s.releasedList() {
+		s.returnEntry(w)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

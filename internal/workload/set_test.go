@@ -24,6 +24,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/tcptest"
 )
@@ -97,7 +98,47 @@ func newRig(t *testing.T) *rig {
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	r.s.now = r.now
+	t.Cleanup(r.mustAccount)
 	return r
+}
+
+// mustAccount demands that each namespace that is served or left alone has an entry of its maker and counts in that one's account, and nothing else does.
+func (r *rig) mustAccount() {
+	r.t.Helper()
+	r.s.work.Lock()
+	defer r.s.work.Unlock()
+	want, accounts, makers := map[string]quota.Use{}, map[string]account{}, map[ID]string{}
+	for _, w := range slices.Concat(r.s.list(), r.s.releasedList()) {
+		want[w.maker] = quota.Use{Taken: want[w.maker].Taken + 1}
+		accounts[w.maker] = account{w.Account(), accounts[w.maker].namespaces + 1}
+		if maker, ok := makers[w.Account()]; ok && maker != w.maker {
+			r.t.Errorf("workload %d of %s counts in account %d, which is that of %s", w.ID, w.maker, w.Account(), maker)
+		}
+		makers[w.Account()] = w.maker
+	}
+	for maker, is := range r.s.accounts {
+		if is.namespaces == 0 && r.s.cfg.HasAccount != nil && r.s.cfg.HasAccount(is.number) {
+			continue
+		}
+		if *is != accounts[maker] {
+			r.t.Errorf("account of %s: %+v, want %+v", maker, *is, accounts[maker])
+		}
+		delete(accounts, maker)
+	}
+	if len(accounts) != 0 {
+		r.t.Errorf("makers without an account: %v", accounts)
+	}
+	got := r.s.makers.Usage().By
+	for maker, use := range got {
+		if use.Refused = 0; use.Taken == 0 {
+			delete(got, maker)
+			continue
+		}
+		got[maker] = use
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("entries of makers (-namespaces +entries):\n%s", diff)
+	}
 }
 
 func (r *rig) now() time.Time {
@@ -266,6 +307,7 @@ func (r *rig) cookieOf(pid int) uint64 {
 // mustServe demands these namespaces, in the order in which they have joined.
 func (r *rig) mustServe(cookies ...uint64) []*Workload {
 	r.t.Helper()
+	r.mustAccount()
 	list := r.s.list()
 	var got []uint64
 	for _, w := range list {

@@ -32,6 +32,8 @@ type Workload struct {
 	isReported bool
 	// advance is until when it is served without a process, as long as it has a name.
 	advance time.Time
+	// account is that of its maker, Host for its own. It does not change while the workload is served.
+	account ID
 	// hadProcess: a process of it has been known.
 	hadProcess bool
 	// isReleased: its new connections are not balanced, since releasedAt: an operator has said so, or labels do. Then why says which; empty: an operator.
@@ -42,6 +44,8 @@ type Workload struct {
 	isCommanded bool
 	// isJoined: a line of the log has said that it is served, with the name that it had then.
 	isJoined bool
+	// maker is whose entry it has; empty: it has none (any more).
+	maker string
 	// pod is what a container runtime has reported; nil: nothing.
 	pod *pod.Pod
 
@@ -79,6 +83,17 @@ func (w *Workload) Within(do func() error) error {
 	}
 	return w.namespace.Within(do)
 }
+
+// Account is the number by which all that its maker has is counted: that of the first network namespace of the same pod or container that is served or left alone.
+func (w *Workload) Account() ID {
+	if w.account == Host {
+		return w.ID
+	}
+	return w.account
+}
+
+// CountIn sets its account, before it is served.
+func (w *Workload) CountIn(account ID) { w.account = account }
 
 // Identity is what is known of its pod or container.
 func (w *Workload) Identity() pod.Identity {
