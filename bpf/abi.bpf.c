@@ -7,6 +7,7 @@
 
 SHARED(control);
 SHARED(anchor_ports);
+SHARED(account);
 SHARED(listener_key);
 SHARED(capture_key);
 SHARED(exclusion_key);

@@ -7,6 +7,7 @@
  */
 #include <linux/errno.h>
 
+#include "lib/account.h"
 #include "lib/addr.h"
 #include "lib/config.h"
 #include "lib/lease.h"
@@ -80,6 +81,7 @@ static __always_inline void connect_forget(struct bpf_sock *sk)
 	plain_forget(sk);
 	if (!ps || !ps->vip_port)
 		return;
+	account_end(ps);
 	ps->vip_port = 0;
 	ps->body = 0;
 	ps->unproven = 0;
@@ -215,6 +217,8 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 		to->endpoint = plain_begin(sk, plain, key);
 	if (to->endpoint)
 		return VERDICT_CONNECT_PLAIN;
+	if (!account_allows(to->ports->account, sk))
+		return VERDICT_CONNECT_OVER_QUOTA;
 	ps = bpf_sk_storage_get(&psock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ps)
 		return VERDICT_CONNECT_NO_MEMORY;
@@ -222,6 +226,8 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	ps->vip_port = key->port;
 	ps->listener = *listener;
 	ps->workload = to->ports->workload;
+	ps->account = to->ports->account;
+	account_connect(ps, sk);
 	connect_note_tenant(ps);
 	ps->requests = 0;
 	ps->held = 0;
@@ -254,7 +260,7 @@ static __always_inline int connect_takes(enum verdict v, const struct connect_ta
 		connect_admit();
 		return 1;
 	}
-	if (v == VERDICT_CONNECT_STALE_DAEMON || v == VERDICT_CONNECT_NO_MEMORY)
+	if (v == VERDICT_CONNECT_STALE_DAEMON || v == VERDICT_CONNECT_NO_MEMORY || v == VERDICT_CONNECT_OVER_QUOTA)
 		connect_refuse();
 	return 0;
 }

@@ -5,6 +5,7 @@
  * without a look.
  * The socket's lock is not held: the lease number tells a lease that ended meanwhile.
  */
+#include "lib/account.h"
 #include "lib/config.h"
 #include "lib/lease.h"
 #include "lib/maps.h"
@@ -105,6 +106,7 @@ int xlb_release(struct bpf_sock *sk)
 		release_server(sk);
 		return 1;
 	}
+	account_end(ps);
 	ps->flags |= PSOCK_CLOSED;
 	left = release_lease(sk, ps);
 	sequence_drop(ps->cookie);

@@ -3,6 +3,7 @@
  * other end is an i-sock become s-socks. Other sockets are left alone. Of a p-sock it also sees that the client has ended its side, and of
  * both that no segment comes any more.
  */
+#include "lib/account.h"
 #include "lib/addr.h"
 #include "lib/config.h"
 #include "lib/lease.h"
@@ -87,6 +88,8 @@ static __always_inline void state_changed(struct bpf_sock_ops *ops)
 	 * and the close has made the entry anew. The flag that calls this stays: another program may have set it, too. */
 	if (closed || state == BPF_TCP_CLOSE)
 		sequence_drop(bpf_get_socket_cookie(ops));
+	if (ps && state == BPF_TCP_CLOSE)
+		account_end(ps);
 	if (ps && state == BPF_TCP_CLOSE && ops->args[0] == BPF_TCP_ESTABLISHED)
 		forget_unaccepted(ps);
 	if (sk && !ps && state == BPF_TCP_FIN_WAIT1)
@@ -139,12 +142,23 @@ static __always_inline void join_psock(struct bpf_sock_ops *ops, struct bpf_sock
 		return;
 	}
 	ps->flags |= PSOCK_JOINED;
-	watch_states(ops);
 	count_arrival();
 	widen(ops, sk);
 	if (size)
 		bpf_setsockopt(ops, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	count(VERDICT_PSOCK_JOINED);
+}
+
+/* Before the first segment. A connection counts already, unless its states alone tell of its end. */
+static __always_inline void connect_begins(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct psock *ps = sk ? psock_of(sk) : 0;
+
+	if (!ps || !ps->vip_port || ps->in_account)
+		return;
+	watch_states(ops);
+	account_begin(ps);
 }
 
 static __always_inline void active_established(struct bpf_sock_ops *ops)
@@ -156,6 +170,7 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 
 	if (!ps || !ps->vip_port)
 		return;
+	watch_states(ops);
 	ps->cookie = bpf_get_socket_cookie(ops);
 	key = &ps->key;
 	local_addr(ops, key->addr);
@@ -230,6 +245,9 @@ SEC("sockops")
 int xlb_sockops(struct bpf_sock_ops *ops)
 {
 	switch (ops->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		connect_begins(ops);
+		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		active_established(ops);
 		break;

@@ -92,6 +92,7 @@ enum verdict {
 	VERDICT_CONNECT_STALE_DAEMON,
 	VERDICT_CONNECT_NO_ANCHOR,
 	VERDICT_CONNECT_LEFT_ALONE,
+	VERDICT_CONNECT_OVER_QUOTA,
 	VERDICT_CONNECT_NO_MEMORY,
 	VERDICT_CONNECT_PLAIN,
 	/* sock_ops */
@@ -206,11 +207,23 @@ struct control {
 	__u64 namespace_ns;
 	/* Non-zero: no request begins on the fast path. Writer: daemon. */
 	__u32 guarded;
-	/* So that `arrived` is not in the cache line of what every connect reads. */
-	__u32 reserved[11];
+	/* How many connections all accounts may have together; 0: any number, and each account likewise. Writer: daemon. */
+	__u32 max_connections;
+	/* So that what follows is not in the cache line of what every connect reads. */
+	__u32 reserved[10];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
-	__u32 reserved2;
+	/* Those of all accounts, and of accounts that are no more. Writers: sock_ops, release program. */
+	__u32 connections;
+};
+
+/* What the clients of one or more network namespaces have together, by anchor_ports.account. */
+struct account {
+	/* Open connections to service addresses that were intercepted. Writers: sock_ops, release program. */
+	__u32 connections;
+	__u32 reserved;
+	/* Connections that were not intercepted because there were as many as may be. Writers: connect programs. */
+	__u64 refused;
 };
 
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
@@ -220,7 +233,8 @@ struct anchor_ports {
 	__u16 port6[ANCHOR_PORTS];
 	/* The daemon's number of the network namespace; 0: its own. */
 	__u32 workload;
-	__u32 reserved;
+	/* Key of `accounts`. */
+	__u32 account;
 };
 
 /* A service address. */

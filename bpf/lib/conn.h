@@ -137,8 +137,11 @@ struct psock {
 	/* Sequence numbers of the first bytes over TCP, in both directions. */
 	__u32 read_base;
 	__u32 write_base;
-	/* As in struct anchor_ports: that of its network namespace. */
+	/* As in struct anchor_ports: those of its network namespace. */
 	__u32 workload;
+	__u32 account;
+	/* 1 while it counts in its account. Who exchanges it for 0 takes it from the count. */
+	__u32 in_account;
 	__u32 reserved;
 	/* Bytes of the request's body still to come, or CHUNKED_BODY. */
 	__u64 body;

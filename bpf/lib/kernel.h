@@ -149,6 +149,8 @@ struct tcp_sock {
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u64 tcp_clock_cache;
+	unsigned char fastopen_connect : 1;
+	_Bool is_mptcp;
 	struct hrtimer pacing_timer;
 	struct hrtimer compressed_ack_timer;
 };
@@ -207,6 +209,18 @@ static __always_inline int sock_wants_completions(struct bpf_sock *sk)
 	return tp &&
 	       tp->inet_conn.icsk_inet.sk.__sk_common.skc_flags >> bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY) &
 		       1;
+}
+
+/* Whether the kernel has opened the socket for a Multipath TCP connection: no release program runs when it closes. */
+static __always_inline int tcp_is_multipath(const struct tcp_sock *tp)
+{
+	return bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp;
+}
+
+/* Whether connect may return with nothing sent: then the first send connects, at any time (TCP_FASTOPEN_CONNECT). */
+static __always_inline int tcp_may_defer_connect(const struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, fastopen_connect);
 }
 
 /* The sequence numbers of a TCP segment's first byte and of the one behind its last. */

@@ -191,6 +191,16 @@ static __always_inline int is_left_alone(const struct anchor_ports *ports)
 	return ports && !ports->port4[0] && !ports->port6[0];
 }
 
+/* Who has how many connections: an entry for each account of `anchors`. Writers: daemon, which makes and deletes entries; connect programs, sock_ops and
+ * the release program, which count in them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct account);
+	__uint(max_entries, 4096);
+} accounts SEC(".maps");
+
 /* When a network namespace was last reported that `anchors` does not have, by its cookie, CLOCK_MONOTONIC. Writers: connect programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

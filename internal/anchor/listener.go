@@ -18,8 +18,19 @@ import (
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
-// backlog asks for as much as net.core.somaxconn allows.
-const backlog = 1 << 16
+const (
+	// backlog asks for as much as net.core.somaxconn allows.
+	backlog = 1 << 16
+	// backlogOfWorkload is of each other workload than the host, whose own root may set that limit: what waits takes room that all share (map conns).
+	backlogOfWorkload = 4096
+)
+
+func backlogOf(w *workload.Workload) int {
+	if w.ID == workload.Host {
+		return backlog
+	}
+	return backlogOfWorkload
+}
 
 // queue is a listening socket, with the connections that wait there.
 type queue struct {
@@ -64,7 +75,7 @@ func (s *Set) start(fd int, sa unix.Sockaddr, w *workload.Workload) (*listener, 
 	if err := unix.Bind(fd, sa); err != nil {
 		return nil, err
 	}
-	if err := unix.Listen(fd, backlog); err != nil {
+	if err := unix.Listen(fd, backlogOf(w)); err != nil {
 		return nil, err
 	}
 	bound, err := unix.Getsockname(fd)

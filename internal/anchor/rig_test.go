@@ -60,13 +60,14 @@ type setup struct {
 
 // rig is a set over small maps in the kernel, without programs: the test does what they would.
 type rig struct {
-	t       *testing.T
-	s       *Set
-	setup   setup
-	cfg     Config
-	shared  *maps.Shared
-	anchors *mapstest.FakeTable[uint64, maps.AnchorPorts]
-	psocks  *ebpf.Map
+	t        *testing.T
+	s        *Set
+	setup    setup
+	cfg      Config
+	shared   *maps.Shared
+	anchors  *mapstest.FakeTable[uint64, maps.AnchorPorts]
+	accounts *mapstest.FakeTable[uint32, maps.Account]
+	psocks   *ebpf.Map
 	// from is where clients connect from; the zero value: from anywhere. in is their network namespace.
 	from netip.AddrPort
 	in   *workload.Workload
@@ -76,11 +77,17 @@ type rig struct {
 func newRig(t *testing.T, o setup) *rig {
 	t.Helper()
 	r := prepare(t, o)
-	s, err := New(r.cfg)
-	must(t, err)
-	r.s = s
-	t.Cleanup(func() { must(t, s.Close()) })
+	r.open()
 	return r
+}
+
+// open opens the set of a rig that is prepared.
+func (r *rig) open() {
+	r.t.Helper()
+	s, err := New(r.cfg)
+	must(r.t, err)
+	r.s = s
+	r.t.Cleanup(func() { must(r.t, s.Close()) })
 }
 
 // prepare makes everything but the set.
@@ -99,13 +106,13 @@ func prepare(t *testing.T, o setup) *rig {
 		t:       t,
 		setup:   o,
 		shared:  maps.NewHeapShared(maps.Sizes{Slots: 4, Endpoints: 1}),
-		anchors: mapstest.NewFakeTable[uint64, maps.AnchorPorts](nil),
-		psocks:  newMap(t, &ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 8, ValueSize: 8, MaxEntries: 512}),
+		anchors: mapstest.NewFakeTable[uint64, maps.AnchorPorts](nil), accounts: mapstest.NewFakeTable[uint32, maps.Account](nil),
+		psocks: newMap(t, &ebpf.MapSpec{Type: ebpf.SockHash, KeySize: 8, ValueSize: 8, MaxEntries: 512}),
 	}
 	conns := newMap(t, hashOf[maps.ConnKey, maps.ConnRecord](512))
 	slowConns := newMap(t, trieOf[maps.CookieKey, maps.SlowConn](o.slowConns))
-	sockets := maps.NewSockets(nil, conns, slowConns, nil, nil, nil, r.psocks, nil)
-	sockets.Anchors = r.anchors
+	sockets := maps.NewSockets(nil, nil, conns, slowConns, nil, nil, nil, r.psocks, nil)
+	sockets.Anchors, sockets.Accounts = r.anchors, r.accounts
 	r.cfg = Config{
 		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Own: workload.Own(testNetns),
 		FastPath: !o.slowPathOnly, SynchronizeRCU: o.waitForReaders,

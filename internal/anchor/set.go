@@ -136,6 +136,9 @@ type Config struct {
 	FastPath bool
 	// Limits returns those of a listener, by its number. nil: there are none. It must not call the set.
 	Limits func(listener uint32) Limits
+	// MostConnections is how many intercepted connections there may be while workloads other than the host are served, of which each may have as many as are
+	// left free; 0: any number.
+	MostConnections uint32
 	// Crashes are the panics of code that serves one connection; nil: the set has its own.
 	Crashes *crash.Log
 	// SynchronizeRCU waits until every program that was running has ended. nil: bpfmap.SynchronizeRCU.
@@ -157,6 +160,7 @@ type Set struct {
 	announced     map[*workload.Workload]maps.AnchorPorts
 	// withdrawn are workloads with listeners that the kernel programs are not to know. Guarded by joining.
 	withdrawn map[*workload.Workload]maps.AnchorPorts
+	accounts  accounts
 	joining   sync.Mutex
 	stopped   bool
 	active    atomic.Int64
@@ -216,6 +220,7 @@ func New(cfg Config) (*Set, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 	s.ready, s.announced, s.withdrawn = ready, map[*workload.Workload]maps.AnchorPorts{}, map[*workload.Workload]maps.AnchorPorts{}
+	s.accounts = newAccounts(&s.cfg)
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
 	s.limitStep.Store(int64(acceptPace))
 	s.listeners.Store(&[]*listener{})

@@ -32,7 +32,7 @@ func (s *Set) Join(w *workload.Workload) error {
 
 // join is Join, for the own namespace too. The caller holds joining.
 func (s *Set) join(w *workload.Workload) error {
-	ports := maps.AnchorPorts{Workload: uint32(w.ID)}
+	ports := maps.AnchorPorts{Workload: uint32(w.ID), Account: uint32(w.Account())}
 	var opened []*listener
 	if w.ID != workload.Host || !s.cfg.NoHost {
 		var err error
@@ -42,8 +42,12 @@ func (s *Set) join(w *workload.Workload) error {
 	}
 	// Before the first connection.
 	s.setListeners(slices.Concat(*s.listeners.Load(), opened))
-	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
+	err := s.accounts.open(w)
+	if err != nil {
 		return errors.Join(err, s.closeListeners(w))
+	}
+	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
+		return errors.Join(err, s.accounts.close(w), s.closeListeners(w))
 	}
 	s.announced[w] = ports
 	return nil
@@ -229,7 +233,10 @@ func (s *Set) Leave(w *workload.Workload) (left bool, err error) {
 	if s.OpenOf(w.ID) > 0 {
 		return false, nil
 	}
-	if left, err = s.leave(w); err != nil {
+	if left, err = s.leave(w); left {
+		err = errors.Join(err, s.accounts.close(w))
+	}
+	if err != nil {
 		return left, fmt.Errorf("close anchor listeners of workload %d: %w", w.ID, err)
 	}
 	return left, nil

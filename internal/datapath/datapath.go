@@ -221,7 +221,7 @@ func (d *Datapath) wrapMaps() error {
 		return err
 	}
 	d.Shared = shared
-	d.Sockets = maps.NewSockets(m.Anchors, m.Conns, m.SlowConns, m.Peers, m.PoolIndices, m.IsockSlots, m.Psocks, m.Isocks)
+	d.Sockets = maps.NewSockets(m.Anchors, m.Accounts, m.Conns, m.SlowConns, m.Peers, m.PoolIndices, m.IsockSlots, m.Psocks, m.Isocks)
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)
@@ -270,6 +270,8 @@ func (d *Datapath) wrapMaps() error {
 			Groups:         m.Groups.MaxEntries(),
 			Endpoints:      m.Endpoints.MaxEntries(),
 			Slots:          pages["slots"].MaxEntries(),
+			Anchors:        m.Anchors.MaxEntries(),
+			Clients:        m.Psocks.MaxEntries(),
 		},
 		SynchronizeRCU: bpfmap.SynchronizeRCU,
 	}

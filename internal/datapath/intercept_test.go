@@ -22,11 +22,13 @@ type door struct {
 	service netip.AddrPort
 	// names are what those who listen are called, by their addresses.
 	names map[string]string
+	// listeners are those who listen, by what they are called.
+	listeners map[string]net.Listener
 }
 
 func newDoor(t *testing.T, service string) *door {
 	t.Helper()
-	d := &door{service: netip.MustParseAddrPort(service), names: map[string]string{}}
+	d := &door{service: netip.MustParseAddrPort(service), names: map[string]string{}, listeners: map[string]net.Listener{}}
 	d.listen(t, "stranger", service)
 	return d
 }
@@ -36,7 +38,7 @@ func (d *door) listen(t *testing.T, name, at string) netip.AddrPort {
 	l, err := net.Listen("tcp4", at)
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
-	d.names[l.Addr().String()] = name
+	d.names[l.Addr().String()], d.listeners[name] = name, l
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 

@@ -133,8 +133,18 @@ func (c *closing) take(n, flags int) {
 	}
 }
 
-// enterCgroup makes the sockets that this process opens from here on pass a program.
+// enterCgroup makes the sockets that this process opens from here on pass programs of one kind.
 func enterCgroup(t *testing.T, hook ebpf.AttachType, programs ...*ebpf.Program) {
+	t.Helper()
+	var list []attachment
+	for _, program := range programs {
+		list = append(list, attachment{program: program, hook: hook})
+	}
+	enterCgroupWith(t, list)
+}
+
+// enterCgroupWith is enterCgroup for programs of several kinds.
+func enterCgroupWith(t *testing.T, list []attachment) {
 	t.Helper()
 	root, own := ownCgroup(t)
 	path := filepath.Join(root, fmt.Sprintf("xlb-datapath-test-%d", os.Getpid()))
@@ -146,8 +156,8 @@ func enterCgroup(t *testing.T, hook ebpf.AttachType, programs ...*ebpf.Program) 
 		enter(own)
 		must(t, os.Remove(path))
 	})
-	for _, program := range programs {
-		l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: hook, Program: program})
+	for _, a := range list {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: a.hook, Program: a.program})
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
 	}

@@ -18,6 +18,7 @@ import (
 const (
 	xlbMapAcceptedValues       = "accepted_values"
 	xlbMapAccepts              = "accepts"
+	xlbMapAccounts             = "accounts"
 	xlbMapAnchors              = "anchors"
 	xlbMapAutomata             = "automata"
 	xlbMapBucketLists          = "bucket_lists"
@@ -197,6 +198,7 @@ type xlbProgramSpecs struct {
 type xlbMapSpecs struct {
 	AcceptedValues    *ebpf.MapSpec `ebpf:"accepted_values"`
 	Accepts           *ebpf.MapSpec `ebpf:"accepts"`
+	Accounts          *ebpf.MapSpec `ebpf:"accounts"`
 	Anchors           *ebpf.MapSpec `ebpf:"anchors"`
 	Automata          *ebpf.MapSpec `ebpf:"automata"`
 	BucketLists       *ebpf.MapSpec `ebpf:"bucket_lists"`
@@ -300,6 +302,7 @@ func (o *xlbObjects) Close() error {
 type xlbMaps struct {
 	AcceptedValues    *ebpf.Map `ebpf:"accepted_values"`
 	Accepts           *ebpf.Map `ebpf:"accepts"`
+	Accounts          *ebpf.Map `ebpf:"accounts"`
 	Anchors           *ebpf.Map `ebpf:"anchors"`
 	Automata          *ebpf.Map `ebpf:"automata"`
 	BucketLists       *ebpf.Map `ebpf:"bucket_lists"`
@@ -364,6 +367,7 @@ func (m *xlbMaps) Close() error {
 	return _XlbClose(
 		m.AcceptedValues,
 		m.Accepts,
+		m.Accounts,
 		m.Anchors,
 		m.Automata,
 		m.BucketLists,

@@ -13,12 +13,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type abiAccount struct {
+	_           structs.HostLayout
+	Connections uint32
+	Reserved    uint32
+	Refused     uint64
+}
+
 type abiAnchorPorts struct {
 	_        structs.HostLayout
 	Port4    [8]uint16
 	Port6    [8]uint16
 	Workload uint32
-	Reserved uint32
+	Account  uint32
 }
 
 type abiAskedField struct {
@@ -136,18 +143,19 @@ type abiConnRecord struct {
 }
 
 type abiControl struct {
-	_           structs.HostLayout
-	HeartbeatNs uint64
-	DaemonTgid  uint32
-	Draining    uint32
-	AcceptAt    uint32
-	Captures    uint32
-	GuardNs     [6]uint64
-	NamespaceNs uint64
-	Guarded     uint32
-	Reserved    [11]uint32
-	Arrived     uint32
-	Reserved2   uint32
+	_              structs.HostLayout
+	HeartbeatNs    uint64
+	DaemonTgid     uint32
+	Draining       uint32
+	AcceptAt       uint32
+	Captures       uint32
+	GuardNs        [6]uint64
+	NamespaceNs    uint64
+	Guarded        uint32
+	MaxConnections uint32
+	Reserved       [10]uint32
+	Arrived        uint32
+	Connections    uint32
 }
 
 type abiCookieKey struct {
@@ -743,76 +751,77 @@ const (
 	abiVerdictVERDICT_CONNECT_STALE_DAEMON    abiVerdict = 3
 	abiVerdictVERDICT_CONNECT_NO_ANCHOR       abiVerdict = 4
 	abiVerdictVERDICT_CONNECT_LEFT_ALONE      abiVerdict = 5
-	abiVerdictVERDICT_CONNECT_NO_MEMORY       abiVerdict = 6
-	abiVerdictVERDICT_CONNECT_PLAIN           abiVerdict = 7
-	abiVerdictVERDICT_PSOCK_JOINED            abiVerdict = 8
-	abiVerdictVERDICT_PSOCK_NOT_JOINED        abiVerdict = 9
-	abiVerdictVERDICT_SSOCK_JOINED            abiVerdict = 10
-	abiVerdictVERDICT_SSOCK_NOT_JOINED        abiVerdict = 11
-	abiVerdictVERDICT_REQUEST_LEASED          abiVerdict = 12
-	abiVerdictVERDICT_REQUEST_BODY            abiVerdict = 13
-	abiVerdictVERDICT_REQUEST_ON_SLOW_PATH    abiVerdict = 14
-	abiVerdictVERDICT_REQUEST_RETURNED        abiVerdict = 15
-	abiVerdictHANDOVER_FIRST                  abiVerdict = 16
-	abiVerdictHANDOVER_PARTIAL_HEAD           abiVerdict = 16
-	abiVerdictHANDOVER_HEAD_TOO_LONG          abiVerdict = 17
-	abiVerdictHANDOVER_MALFORMED              abiVerdict = 18
-	abiVerdictHANDOVER_NOT_HTTP11             abiVerdict = 19
-	abiVerdictHANDOVER_METHOD                 abiVerdict = 20
-	abiVerdictHANDOVER_TARGET_FORM            abiVerdict = 21
-	abiVerdictHANDOVER_HOST                   abiVerdict = 22
-	abiVerdictHANDOVER_TRANSFER_CODING        abiVerdict = 23
-	abiVerdictHANDOVER_TRAILERS               abiVerdict = 24
-	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 25
-	abiVerdictHANDOVER_UPGRADE                abiVerdict = 26
-	abiVerdictHANDOVER_EXPECT                 abiVerdict = 27
-	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 28
-	abiVerdictHANDOVER_PIPELINED              abiVerdict = 29
-	abiVerdictHANDOVER_UNREAD                 abiVerdict = 30
-	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 31
-	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 32
-	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 33
-	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 34
-	abiVerdictHANDOVER_CONNECTION_LIMIT       abiVerdict = 35
-	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 36
-	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 37
-	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 38
-	abiVerdictHANDOVER_REWRITE                abiVerdict = 39
-	abiVerdictHANDOVER_RETRY_COPY             abiVerdict = 40
-	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 41
-	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 42
-	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 43
-	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 44
-	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 45
-	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 46
-	abiVerdictHANDOVER_ENDPOINT_TLS           abiVerdict = 47
-	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 48
-	abiVerdictHANDOVER_NO_ROOM                abiVerdict = 49
-	abiVerdictHANDOVER_ENDPOINT_LOCKED        abiVerdict = 50
-	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 51
-	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 52
-	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 53
-	abiVerdictHANDOVER_GUARDED                abiVerdict = 54
-	abiVerdictHANDOVER_NO_STATE               abiVerdict = 55
-	abiVerdictHANDOVER_LAST                   abiVerdict = 55
-	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 56
-	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 57
-	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 58
-	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 59
-	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 60
-	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 61
-	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 62
-	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 63
-	abiVerdictVERDICT_SPILL_LOCKED            abiVerdict = 64
-	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 65
-	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 66
-	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 67
-	abiVerdictVERDICT_SPILL_TRAILERS          abiVerdict = 68
-	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 69
-	abiVerdictVERDICT_SPILLED                 abiVerdict = 70
-	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 71
-	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 72
-	abiVerdictVERDICT_COUNT                   abiVerdict = 73
+	abiVerdictVERDICT_CONNECT_OVER_QUOTA      abiVerdict = 6
+	abiVerdictVERDICT_CONNECT_NO_MEMORY       abiVerdict = 7
+	abiVerdictVERDICT_CONNECT_PLAIN           abiVerdict = 8
+	abiVerdictVERDICT_PSOCK_JOINED            abiVerdict = 9
+	abiVerdictVERDICT_PSOCK_NOT_JOINED        abiVerdict = 10
+	abiVerdictVERDICT_SSOCK_JOINED            abiVerdict = 11
+	abiVerdictVERDICT_SSOCK_NOT_JOINED        abiVerdict = 12
+	abiVerdictVERDICT_REQUEST_LEASED          abiVerdict = 13
+	abiVerdictVERDICT_REQUEST_BODY            abiVerdict = 14
+	abiVerdictVERDICT_REQUEST_ON_SLOW_PATH    abiVerdict = 15
+	abiVerdictVERDICT_REQUEST_RETURNED        abiVerdict = 16
+	abiVerdictHANDOVER_FIRST                  abiVerdict = 17
+	abiVerdictHANDOVER_PARTIAL_HEAD           abiVerdict = 17
+	abiVerdictHANDOVER_HEAD_TOO_LONG          abiVerdict = 18
+	abiVerdictHANDOVER_MALFORMED              abiVerdict = 19
+	abiVerdictHANDOVER_NOT_HTTP11             abiVerdict = 20
+	abiVerdictHANDOVER_METHOD                 abiVerdict = 21
+	abiVerdictHANDOVER_TARGET_FORM            abiVerdict = 22
+	abiVerdictHANDOVER_HOST                   abiVerdict = 23
+	abiVerdictHANDOVER_TRANSFER_CODING        abiVerdict = 24
+	abiVerdictHANDOVER_TRAILERS               abiVerdict = 25
+	abiVerdictHANDOVER_CONNECTION_OPTION      abiVerdict = 26
+	abiVerdictHANDOVER_UPGRADE                abiVerdict = 27
+	abiVerdictHANDOVER_EXPECT                 abiVerdict = 28
+	abiVerdictHANDOVER_BODY_TOO_LONG          abiVerdict = 29
+	abiVerdictHANDOVER_PIPELINED              abiVerdict = 30
+	abiVerdictHANDOVER_UNREAD                 abiVerdict = 31
+	abiVerdictHANDOVER_REPEATED_FIELD         abiVerdict = 32
+	abiVerdictHANDOVER_TOO_MANY_FIELDS        abiVerdict = 33
+	abiVerdictHANDOVER_TOO_MANY_PARAMETERS    abiVerdict = 34
+	abiVerdictHANDOVER_LISTENER_GONE          abiVerdict = 35
+	abiVerdictHANDOVER_CONNECTION_LIMIT       abiVerdict = 36
+	abiVerdictHANDOVER_TABLE_SLOW             abiVerdict = 37
+	abiVerdictHANDOVER_ROUTE_SLOW             abiVerdict = 38
+	abiVerdictHANDOVER_NORMALIZE              abiVerdict = 39
+	abiVerdictHANDOVER_REWRITE                abiVerdict = 40
+	abiVerdictHANDOVER_RETRY_COPY             abiVerdict = 41
+	abiVerdictHANDOVER_NO_VHOST               abiVerdict = 42
+	abiVerdictHANDOVER_NO_ROUTE               abiVerdict = 43
+	abiVerdictHANDOVER_NO_CLUSTER             abiVerdict = 44
+	abiVerdictHANDOVER_OVERFLOW               abiVerdict = 45
+	abiVerdictHANDOVER_CLUSTER_SLOW           abiVerdict = 46
+	abiVerdictHANDOVER_NO_ENDPOINT            abiVerdict = 47
+	abiVerdictHANDOVER_ENDPOINT_TLS           abiVerdict = 48
+	abiVerdictHANDOVER_POOL_EMPTY             abiVerdict = 49
+	abiVerdictHANDOVER_NO_ROOM                abiVerdict = 50
+	abiVerdictHANDOVER_ENDPOINT_LOCKED        abiVerdict = 51
+	abiVerdictHANDOVER_LEASE_BROKEN           abiVerdict = 52
+	abiVerdictHANDOVER_BODY_MALFORMED         abiVerdict = 53
+	abiVerdictHANDOVER_BODY_SPILLED           abiVerdict = 54
+	abiVerdictHANDOVER_GUARDED                abiVerdict = 55
+	abiVerdictHANDOVER_NO_STATE               abiVerdict = 56
+	abiVerdictHANDOVER_LAST                   abiVerdict = 56
+	abiVerdictVERDICT_RESPONSE_MOVED          abiVerdict = 57
+	abiVerdictVERDICT_RESPONSE_ENDED          abiVerdict = 58
+	abiVerdictVERDICT_RESPONSE_UNASKED        abiVerdict = 59
+	abiVerdictVERDICT_RESPONSE_FIN            abiVerdict = 60
+	abiVerdictVERDICT_RESPONSE_NO_CLIENT      abiVerdict = 61
+	abiVerdictVERDICT_RESPONSE_MALFORMED      abiVerdict = 62
+	abiVerdictVERDICT_RESPONSE_UNKNOWN_SOCKET abiVerdict = 63
+	abiVerdictVERDICT_SPILL_FULL              abiVerdict = 64
+	abiVerdictVERDICT_SPILL_LOCKED            abiVerdict = 65
+	abiVerdictVERDICT_SPILL_FRAMING           abiVerdict = 66
+	abiVerdictVERDICT_SPILL_CONNECTION_OPTION abiVerdict = 67
+	abiVerdictVERDICT_SPILL_TOO_LONG          abiVerdict = 68
+	abiVerdictVERDICT_SPILL_TRAILERS          abiVerdict = 69
+	abiVerdictVERDICT_SPILL_RETRY             abiVerdict = 70
+	abiVerdictVERDICT_SPILLED                 abiVerdict = 71
+	abiVerdictVERDICT_SEGMENT_TRIMMED         abiVerdict = 72
+	abiVerdictVERDICT_CLIENT_LEFT             abiVerdict = 73
+	abiVerdictVERDICT_COUNT                   abiVerdict = 74
 )
 
 type abiVhost struct {
@@ -824,6 +833,7 @@ type abiVhost struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	abiVarSharedAccount         = "shared_account"
 	abiVarSharedAnchorPorts     = "shared_anchor_ports"
 	abiVarSharedAskedField      = "shared_asked_field"
 	abiVarSharedAskedFlags      = "shared_asked_flags"
@@ -950,6 +960,7 @@ type abiMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type abiVariableSpecs struct {
+	SharedAccount         *ebpf.VariableSpec `ebpf:"shared_account"`
 	SharedAnchorPorts     *ebpf.VariableSpec `ebpf:"shared_anchor_ports"`
 	SharedAskedField      *ebpf.VariableSpec `ebpf:"shared_asked_field"`
 	SharedAskedFlags      *ebpf.VariableSpec `ebpf:"shared_asked_flags"`
@@ -1052,6 +1063,7 @@ func (m *abiMaps) Close() error {
 //
 // It can be passed to loadAbiObjects or ebpf.CollectionSpec.LoadAndAssign.
 type abiVariables struct {
+	SharedAccount         *ebpf.Variable `ebpf:"shared_account"`
 	SharedAnchorPorts     *ebpf.Variable `ebpf:"shared_anchor_ports"`
 	SharedAskedField      *ebpf.Variable `ebpf:"shared_asked_field"`
 	SharedAskedFlags      *ebpf.Variable `ebpf:"shared_asked_flags"`

@@ -48,5 +48,7 @@ type Sizes struct {
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
 	VHosts, Rewrites, RetrySets                               uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
-	Clusters, Groups, Endpoints, Slots, HashPlaces            uint32
+	Clusters, Groups, Endpoints, Slots, HashPlaces, Anchors   uint32
+	// Clients is how many sockets of clients there is room for.
+	Clients uint32
 }

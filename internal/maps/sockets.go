@@ -16,6 +16,7 @@ import (
 // Sockets are the maps that follow single connections.
 type Sockets struct {
 	Anchors    bpfmap.Table[uint64, AnchorPorts]
+	Accounts   bpfmap.Table[uint32, Account]
 	Conns      bpfmap.Table[ConnKey, ConnRecord]
 	SlowConns  bpfmap.Table[uint64, SlowConn]
 	Peers      bpfmap.Table[PeerKey, uint32]
@@ -35,9 +36,10 @@ type Sockets struct {
 }
 
 // NewSockets wraps the kernel's maps.
-func NewSockets(anchors, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
+func NewSockets(anchors, accounts, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
 	return &Sockets{
 		Anchors:    bpfmap.NewTable[uint64, AnchorPorts]("anchors", anchors),
+		Accounts:   bpfmap.NewTable[uint32, Account]("accounts", accounts),
 		Conns:      bpfmap.NewTable[ConnKey, ConnRecord]("conns", conns),
 		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),
 		Peers:      bpfmap.NewTable[PeerKey, uint32]("peers", peers),

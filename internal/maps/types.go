@@ -7,6 +7,8 @@ package maps
 type (
 	// Automaton is a table of transitions.
 	Automaton = abiAutomaton
+	// Account is what the clients of one or more network namespaces have together.
+	Account = abiAccount
 	// AnchorPorts are where the connections of a network namespace really go.
 	AnchorPorts = abiAnchorPorts
 	// AskedField is what routes ask about a header.
@@ -392,6 +394,7 @@ const (
 	VerdictConnectStaleDaemon    = abiVerdictVERDICT_CONNECT_STALE_DAEMON
 	VerdictConnectNoAnchor       = abiVerdictVERDICT_CONNECT_NO_ANCHOR
 	VerdictConnectLeftAlone      = abiVerdictVERDICT_CONNECT_LEFT_ALONE
+	VerdictConnectOverQuota      = abiVerdictVERDICT_CONNECT_OVER_QUOTA
 	VerdictConnectNoMemory       = abiVerdictVERDICT_CONNECT_NO_MEMORY
 	VerdictConnectPlain          = abiVerdictVERDICT_CONNECT_PLAIN
 	VerdictPSockJoined           = abiVerdictVERDICT_PSOCK_JOINED

@@ -10,6 +10,7 @@ var verdictNames = [VerdictCount]string{
 	VerdictConnectStaleDaemon:    "connect_stale_daemon",
 	VerdictConnectNoAnchor:       "connect_no_anchor",
 	VerdictConnectLeftAlone:      "connect_left_alone",
+	VerdictConnectOverQuota:      "connect_over_quota",
 	VerdictConnectNoMemory:       "connect_no_memory",
 	VerdictConnectPlain:          "connect_plain",
 	VerdictPSockJoined:           "psock_joined",

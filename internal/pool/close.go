@@ -157,7 +157,7 @@ func (p *Pool) reclaimSlotLocked(slot uint32) {
 		p.cfg.Logger.Warn("forget spilled response", "slot", slot, "err", err)
 	}
 	p.cfg.Shared.Free(slot)
-	p.free = append(p.free, slot)
+	p.returnSlotLocked(sub, slot)
 	p.returnPoolLocked(sub)
 }
 
@@ -175,7 +175,7 @@ func (p *Pool) forgetSpill(slot uint32) error {
 }
 
 // purgeCrowdedLocked cleans the stacks that hold many dead slots, or nothing else, and those from which nobody takes any more; all where slots are
-// scarce: a few in each of many stacks are all of them.
+// scarce, and those of a workload that gets no more: a few in each of many stacks are all of them.
 func (p *Pool) purgeCrowdedLocked() {
 	stacked := map[*subpool]int{}
 	for slot, sub := range p.zombies {
@@ -185,7 +185,7 @@ func (p *Pool) purgeCrowdedLocked() {
 	}
 	scarce := p.scarceLocked()
 	for sub, n := range stacked {
-		if scarce || n >= crowdedStack || sub.gone() || sub.open == 0 {
+		if scarce || n >= crowdedStack || sub.gone() || sub.open == 0 || p.atLimitLocked(sub.from) {
 			p.purgeLocked(sub.pool)
 		}
 	}

@@ -86,7 +86,10 @@ func (p *Pool) changeLocked(list []Endpoint, removed []uint32) {
 // place of an endpoint in use will be asked as well, and its first request would take the slow path and open two connections. A cluster gets no more
 // of them at once than it had.
 func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*destination) {
-	if p.cfg.NoHost || len(fresh) == 0 || len(p.free) <= len(p.cfg.Shared.Slots)/spared {
+	if p.cfg.NoHost || len(fresh) == 0 {
+		return
+	}
+	if size, free := p.capacityLocked(); free <= size/spared && !p.isModestLocked(p.origins[workload.Host]) {
 		return
 	}
 	// use is how many endpoints there were besides the new ones, and how many of them have i-socks.

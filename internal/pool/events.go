@@ -451,7 +451,10 @@ func (p *Pool) beat(time.Time) time.Duration {
 // scarce is the part of all slots, as a divisor, of which more must be free for those of closed i-socks to have time.
 const scarce = 8
 
-func (p *Pool) scarceLocked() bool { return len(p.free) <= len(p.cfg.Shared.Slots)/scarce }
+func (p *Pool) scarceLocked() bool {
+	size, free := p.capacityLocked()
+	return free <= size/scarce
+}
 
 func (p *Pool) sweep(now uint64) (next time.Duration) {
 	p.mu.Lock()

@@ -21,7 +21,12 @@ func (p *Pool) Grow(id workload.ID, endpoint uint32, missed uint64) {
 	if from == nil || from.left || d == nil || d.removed || p.ctx.Err() != nil {
 		return
 	}
-	p.growLocked(p.subpoolLocked(from, d), int(min(missed, uint64(p.cfg.Max))))
+	sub := p.subpoolLocked(from, d)
+	p.growLocked(sub, int(min(missed, uint64(p.cfg.Max))))
+	if !sub.isHosts() && sub.idle(time.Now()) {
+		// There was no room: a workload that asks for i-socks to each endpoint leaves nothing behind.
+		p.forgetLocked(sub)
+	}
 }
 
 // growPollInterval is between two polls of requests to grow. There may be thousands of endpoints.
@@ -90,14 +95,20 @@ func (p *Pool) growLocked(sub *subpool, poolless int) {
 		at = busy(sub.open)
 	}
 	atomic.StoreUint32(&shared.AskAt, uint32(at))
+	if p.atLimitLocked(sub.from) {
+		// Each of its requests would wake the daemon in vain. The poll answers.
+		return
+	}
 	atomic.StoreUint32(&shared.Want, 0)
 }
 
 // hasSparesLocked reports whether a subpool may have i-socks before requests have missed them. Thousands of endpoints that are asked now and then would
 // each get a second one with every request and lose it soon after, each time with another source port that stays in use for a minute, and leave no
-// slots for the first ones of others. So it is with workloads.
+// slots for the first ones of others. So it is with workloads, but for those that have few slots themselves: one that has half of all, which it may, would
+// take the spares from all others.
 func (p *Pool) hasSparesLocked(sub *subpool) bool {
-	return p.floor > 0 && sub.isHosts() || 2*len(p.free) > len(p.cfg.Shared.Slots)
+	size, free := p.capacityLocked()
+	return p.floor > 0 && sub.isHosts() || 2*free > size || p.isModestLocked(sub.from)
 }
 
 func (p *Pool) leasedLocked(sub *subpool) (n int) {
@@ -142,23 +153,21 @@ func (p *Pool) fillLocked(sub *subpool) {
 	}
 }
 
-// mayOpenLocked reports whether the endpoint's cluster may have another i-sock: the first one of each workload to an endpoint in any case.
+// clusterKey is a workload's i-socks to a cluster.
+type clusterKey struct {
+	workload workload.ID
+	cluster  string
+}
+
+// mayOpenLocked reports whether the workload may have another i-sock to the endpoint's cluster: the first one to an endpoint in any case.
 func (p *Pool) mayOpenLocked(sub *subpool) bool {
-	return sub.open+sub.dialing == 0 || sub.MaxConnections == 0 || p.ofCluster[sub.Cluster] < sub.MaxConnections
+	return sub.open+sub.dialing == 0 || sub.MaxConnections == 0 || p.ofCluster[sub.clusterKey()] < sub.MaxConnections
 }
 
 // uncountLocked takes an i-sock from its cluster's count.
 func (p *Pool) uncountLocked(sub *subpool) {
-	if p.ofCluster[sub.Cluster]--; p.ofCluster[sub.Cluster] == 0 {
-		delete(p.ofCluster, sub.Cluster)
+	key := sub.clusterKey()
+	if p.ofCluster[key]--; p.ofCluster[key] == 0 {
+		delete(p.ofCluster, key)
 	}
-}
-
-// warnNoRoomLocked reports, at most once a second, that there is no room for an i-sock: each request to the endpoint asks again.
-func (p *Pool) warnNoRoomLocked(sub *subpool, err error) {
-	if time.Since(p.warned) < time.Second {
-		return
-	}
-	p.warned = time.Now()
-	sub.from.Logger(p.cfg.Logger).Warn("no room for an i-sock; requests that find none are served in user space", "endpoint", sub.Address, "err", err)
 }

@@ -4,6 +4,7 @@ package pool
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -13,7 +14,8 @@ import (
 // the test has hidden.
 func (r *rig) inconsistentLocked(taken []uint32) string {
 	for _, find := range []func() string{
-		r.endpointsLocked, r.originsLocked, r.isocksLocked, func() string { return r.slotsLocked(taken) }, r.stacksLocked, r.poolsLocked,
+		r.endpointsLocked, r.originsLocked, r.isocksLocked, func() string { return r.slotsLocked(taken) }, func() string { return r.usageLocked(taken) },
+		r.stacksLocked, r.poolsLocked,
 	} {
 		if wrong := find(); wrong != "" {
 			return wrong
@@ -38,7 +40,7 @@ func (r *rig) eachLocked(do func(*subpool) (wrong string)) string {
 }
 
 func (r *rig) endpointsLocked() string {
-	wanted, ofCluster, outstanding := 0, map[string]uint32{}, map[uint32]uint32{}
+	wanted, ofCluster, outstanding := 0, map[clusterKey]uint32{}, map[uint32]uint32{}
 	for index, d := range r.p.destinations {
 		if !d.removed {
 			wanted++
@@ -56,7 +58,7 @@ func (r *rig) endpointsLocked() string {
 	}
 	if wrong := r.eachLocked(func(sub *subpool) string {
 		if n := uint32(sub.open + sub.dialing); n > 0 {
-			ofCluster[sub.Cluster] += n
+			ofCluster[sub.clusterKey()] += n
 		}
 		leased, wrong := r.subpoolLocked(sub)
 		outstanding[sub.Index] += leased
@@ -215,6 +217,35 @@ func (r *rig) slotsLocked(taken []uint32) string {
 	r.eachLocked(func(sub *subpool) string { dialing += sub.dialing; return "" })
 	if got, want := len(seen)+dialing, len(r.shared.Slots); got != want {
 		return fmt.Sprintf("slots: %d free, %d closed, %d open, %d being opened, want %d in all", len(free), len(r.p.zombies), len(r.p.isocks), dialing, want)
+	}
+	return ""
+}
+
+// usageLocked sees that each slot that is not free counts in the account of its workload.
+func (r *rig) usageLocked(taken []uint32) string {
+	usage := r.p.Usage()
+	if want := len(r.shared.Slots) - len(r.p.free) - len(taken); usage.Taken != want {
+		return fmt.Sprintf("slots in use: counted %d, got %d", usage.Taken, want)
+	}
+	accounts := map[workload.ID]int{}
+	for _, o := range r.p.origins {
+		accounts[o.Account()]++
+	}
+	if !reflect.DeepEqual(accounts, r.p.accounts) {
+		return fmt.Sprintf("workloads by account: counted %v, got %v", r.p.accounts, accounts)
+	}
+	slots := map[workload.ID]int{}
+	r.eachLocked(func(sub *subpool) string { slots[sub.from.Account()] += sub.open + sub.dialing + sub.dead; return "" })
+	for id, of := range usage.By {
+		if r.p.accounts[id] == 0 || of.Taken != slots[id] {
+			return fmt.Sprintf("slots of account %d, which is known %t: counted %d, got %d", id, r.p.accounts[id] != 0, of.Taken, slots[id])
+		}
+		delete(slots, id)
+	}
+	for id, n := range slots {
+		if n > 0 {
+			return fmt.Sprintf("slots of account %d: counted none, got %d", id, n)
+		}
 	}
 	return ""
 }

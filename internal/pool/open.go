@@ -17,23 +17,42 @@ import (
 
 // openLocked takes a free slot for another i-sock. An error says that there is no room for one.
 func (p *Pool) openLocked(sub *subpool) error {
-	if len(p.free) == 0 {
-		return fmt.Errorf("no free slot among %d", len(p.cfg.Shared.Slots))
+	if !p.slots.Take(sub.from.Account()) {
+		return p.noRoomLocked(sub.from)
 	}
-	slot := p.free[len(p.free)-1]
-	if err := p.cfg.Shared.Hold(maps.GrowingSlots, slot, 1); err != nil {
+	slot, err := p.takeSlotLocked(sub)
+	if err != nil {
+		p.slots.Return(sub.from.Account())
 		return err
 	}
-	if err := p.takePoolLocked(sub); err != nil {
-		return err
-	}
-	p.free = p.free[:len(p.free)-1]
 	sub.dialing++
 	sub.asked = false
-	p.ofCluster[sub.Cluster]++
+	p.ofCluster[sub.clusterKey()]++
 	p.wg.Add(1)
 	go p.open(sub, sub.Endpoint, slot, sub.pool)
 	return nil
+}
+
+// takeSlotLocked takes a free slot for a subpool, which programs find from then on.
+func (p *Pool) takeSlotLocked(sub *subpool) (slot uint32, err error) {
+	if len(p.free) == 0 {
+		return 0, p.noSlot()
+	}
+	slot = p.free[len(p.free)-1]
+	if err := p.cfg.Shared.Hold(maps.GrowingSlots, slot, 1); err != nil {
+		return 0, err
+	}
+	if err := p.takePoolLocked(sub); err != nil {
+		return 0, err
+	}
+	p.free = p.free[:len(p.free)-1]
+	return slot, nil
+}
+
+// returnSlotLocked gives the slot of a subpool back.
+func (p *Pool) returnSlotLocked(sub *subpool, slot uint32) {
+	p.free = append(p.free, slot)
+	p.slots.Return(sub.from.Account())
 }
 
 // open connects one i-sock and puts it in service.
@@ -89,7 +108,7 @@ func (p *Pool) withdraws(sub *subpool, slot, pool uint32) bool {
 		return false
 	}
 	sub.dialing--
-	p.free = append(p.free, slot)
+	p.returnSlotLocked(sub, slot)
 	p.uncountLocked(sub)
 	atomic.StoreUint32(&p.cfg.Shared.Pools[pool].Want, 0)
 	p.returnPoolLocked(sub)
@@ -241,8 +260,10 @@ func (p *Pool) retry(sub *subpool) {
 		return
 	}
 	if p.openLocked(sub) != nil {
-		// Another connect may have succeeded meanwhile.
-		sub.backoff = max(sub.backoff, firstBackoff)
+		// Another connect may have succeeded meanwhile. The pauses grow without room, too, and a workload's next request has to ask again: one that has all that
+		// it may have can make thousands of endpoints wait.
+		sub.asked = false
+		sub.backoff = min(max(2*sub.backoff, firstBackoff), longestWait)
 		sub.retry = time.AfterFunc(sub.backoff, func() { p.retry(sub) })
 		return
 	}

@@ -3,6 +3,8 @@
 package pool
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/workload"
@@ -19,6 +21,8 @@ type origin struct {
 	left bool
 	// subpools counts those that it has. Guarded by Pool.mu.
 	subpools int
+	// warned is when a lack of room for its i-socks was logged last. Guarded by Pool.mu.
+	warned time.Time
 }
 
 const (
@@ -53,7 +57,9 @@ func (p *Pool) Join(w *workload.Workload) {
 		return
 	}
 	p.origins[w.ID] = o
+	p.accounts[w.Account()]++
 	p.others++
+	p.shareLocked()
 	for _, d := range p.destinations {
 		// What the host has found says nothing of the new workload's server there.
 		if d.Address.Addr().IsLoopback() && p.upLocked(d) {
@@ -72,6 +78,7 @@ func (p *Pool) Leave(id workload.ID) {
 	}
 	o.left = true
 	p.others--
+	p.shareLocked()
 	for _, d := range p.destinations {
 		if sub := d.subpools[id]; sub != nil {
 			p.drainLocked(sub)
@@ -80,10 +87,19 @@ func (p *Pool) Leave(id workload.ID) {
 	p.releaseOriginLocked(o)
 }
 
-// releaseOriginLocked forgets a workload that has left, and has no i-sock.
+// releaseOriginLocked forgets a workload that has left, and has no i-sock, unless the end of its last subpool has done so.
 func (p *Pool) releaseOriginLocked(o *origin) {
-	if o.left && o.subpools == 0 {
+	if o.left && o.subpools == 0 && p.origins[o.ID] == o {
 		delete(p.origins, o.ID)
+		p.releaseAccountLocked(o.Account())
+	}
+}
+
+// releaseAccountLocked forgets an account without workloads.
+func (p *Pool) releaseAccountLocked(account workload.ID) {
+	if p.accounts[account]--; p.accounts[account] == 0 {
+		delete(p.accounts, account)
+		p.slots.Forget(account)
 	}
 }
 

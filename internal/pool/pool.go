@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -107,7 +108,7 @@ type Config struct {
 	Initial, Max int
 	// Eager is up to how many endpoints there may be for each to have its Initial i-socks; 0 means 256. Where there are more, an
 	// endpoint is connected to when a request finds no i-sock of it, or when it comes to a cluster most of whose endpoints have one,
-	// and gets no more before they are missed once half of the slots are in use.
+	// and gets no more before they are missed once half of the slots are in use, unless its workload has few.
 	Eager int
 	// StreamIdle is how long a leased i-sock may carry nothing, 0 means 5 minutes, as Envoy's
 	// HttpConnectionManager.stream_idle_timeout.
@@ -115,7 +116,7 @@ type Config struct {
 	// ShrinkAfter is how long an endpoint keeps i-socks that it does not need, 0 means 10 s.
 	ShrinkAfter time.Duration
 	// LastAfter is how long an endpoint that is not asked keeps its last i-sock where there are too many for Initial each, 0 means 5 min; it is closed
-	// earlier where slots become scarce.
+	// earlier where slots become scarce, unless its workload has few.
 	LastAfter time.Duration
 	// CongestionControl of i-socks, as in /proc/sys/net/ipv4/tcp_available_congestion_control; "" is the machine's.
 	CongestionControl string
@@ -124,6 +125,9 @@ type Config struct {
 	// Refused is told when the host could not connect to an endpoint, or the endpoint has closed a connection that it had just accepted; open is how
 	// many others there are. Connects of other workloads do not count, nor, once a workload has joined, those to loopback addresses. It must not block.
 	Refused func(endpoint uint32, open int)
+	// Descriptors are how many of the daemon's are for i-socks, and for what each workload takes beside connections, while workloads other than the host are
+	// served; 0: there may be as many i-socks as there are slots.
+	Descriptors int
 	// PrepareRemote is given the descriptor of each new i-sock to another host before a request takes it;
 	// an error gives the i-sock up. nil: nothing is to be done. It must not keep the descriptor.
 	PrepareRemote func(fd int) error
@@ -140,8 +144,8 @@ type Endpoint struct {
 	Index          uint32
 	Address        netip.AddrPort
 	ConnectTimeout time.Duration
-	// Cluster that the endpoint is of, and how many i-socks there may be to all of its endpoints, those of all workloads together, 0 for any
-	// number. As in Envoy each endpoint has one in any case, here of each workload that asks for it.
+	// Cluster that the endpoint is of, and how many i-socks each workload may have to all of its endpoints, 0 for any number: a workload counts as an Envoy
+	// of its own does beside it. As in Envoy each endpoint has one in any case.
 	Cluster        string
 	MaxConnections uint32
 	Limits         Limits
@@ -168,6 +172,8 @@ type Pool struct {
 	// origins are the workloads that have i-socks, or may have some. others counts those that are not the host, and have not left.
 	origins map[workload.ID]*origin
 	others  int
+	// accounts counts the workloads of each account.
+	accounts map[workload.ID]int
 	// live are the subpools that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[*subpool]struct{}
 	isocks        map[uint32]*isock
@@ -175,10 +181,12 @@ type Pool struct {
 	// those that were.
 	held     map[*subpool]struct{}
 	heldBack atomic.Uint64
-	// ofCluster counts the i-socks of each, those that are being opened too.
-	ofCluster map[string]uint32
+	// ofCluster counts the i-socks of each workload to each cluster, those that are being opened too.
+	ofCluster map[clusterKey]uint32
 	// free are slots, pools indices of maps.Shared.Pools.
 	free, pools []uint32
+	// slots is who has those that are not free: open i-socks, those being opened, and zombies.
+	slots *quota.Table[workload.ID]
 	// warned is when a lack of room was logged last.
 	warned time.Time
 	// zombies are the slots of i-socks that are closed, or could not be connected, on which programs
@@ -248,20 +256,24 @@ func New(cfg Config) (*Pool, error) {
 		dialer:       dialer{isn: newISNGenerator(), congestion: cfg.CongestionControl},
 		destinations: map[uint32]*destination{},
 		origins:      map[workload.ID]*origin{},
+		accounts:     map[workload.ID]int{},
 		live:         map[*subpool]struct{}{},
 		leaving:      map[*subpool]struct{}{},
 		isocks:       map[uint32]*isock{},
 		held:         map[*subpool]struct{}{},
-		ofCluster:    map[string]uint32{},
+		ofCluster:    map[clusterKey]uint32{},
 		zombies:      map[uint32]*subpool{},
 		lent:         map[uint32]struct{}{},
 		free:         indices(len(cfg.Shared.Slots)),
+		slots:        quota.New[workload.ID](len(cfg.Shared.Slots), 1),
 		pools:        indices(len(cfg.Shared.Pools)),
 		calm:         calmInterval,
 	}
 	if !cfg.NoHost {
 		p.origins[workload.Host] = newOrigin(cfg.Own, maxDials)
+		p.accounts[workload.Host]++
 	}
+	p.shareLocked()
 	if p.beats, err = poller.Every(p.beat); err != nil {
 		cancel()
 		return nil, errors.Join(err, po.Close())
@@ -320,12 +332,16 @@ func (p *Pool) Knows(index uint32) bool {
 	return p.destinations[index] != nil
 }
 
-// Ready reports whether every endpoint that is to have i-socks of the host has been tried: they are open, or could not be opened.
+// Usage is which workload has how many slots, those of closed i-socks that are not free yet too, and how often one had no room for another i-sock.
+func (p *Pool) Usage() quota.Usage[workload.ID] { return p.slots.Usage() }
+
+// Ready reports whether every endpoint that is to have i-socks of the host has been tried: they are open, or could not be opened, or there was no room for
+// them, which waiting does not change.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, d := range p.destinations {
-		if sub := d.host(); sub != nil && sub.open == 0 && sub.target > 0 && sub.backoff == 0 && !sub.gone() {
+		if sub := d.host(); sub != nil && sub.open == 0 && sub.dialing > 0 && sub.target > 0 && sub.backoff == 0 && !sub.gone() {
 			return false
 		}
 	}

@@ -556,7 +556,8 @@ func (w *world) comeOrGo() string {
 	case len(w.joined) < atOnce && w.likely(60):
 		w.lastJoined++
 		w.joined = append(w.joined, w.lastJoined)
-		w.r.join(w.lastJoined)
+		// Two have one account, now and then.
+		w.r.joinIn(w.lastJoined, w.lastJoined&^1|1)
 		return fmt.Sprintf("workload %d joins", w.lastJoined)
 	case len(w.joined) > 0:
 		id := w.joined[w.IntN(len(w.joined))]

@@ -64,6 +64,8 @@ type setup struct {
 	prepareRemote func(fd int) error
 	// waitForReaders, when set, is Config.SynchronizeRCU.
 	waitForReaders func() error
+	// descriptors is Config.Descriptors.
+	descriptors int
 	// noHost is Config.NoHost.
 	noHost bool
 	// now, when set, is Config.Now.
@@ -110,13 +112,13 @@ func newRig(t *testing.T, o setup) *rig {
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, r.psocks, r.isocks)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, r.psocks, r.isocks)
 	sockets.SlowConns = mapstest.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots, sockets.Pools = announced{r.peers, r.shared, o}, registered{r.cookies, o}, r.pools
 	p, err := New(Config{
 		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Own: workload.Own(testNetns), NoHost: o.noHost,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
-		Released: r.noteReleased, Refused: o.refused, PrepareRemote: o.prepareRemote, SynchronizeRCU: o.waitForReaders, Now: o.now,
+		Released: r.noteReleased, Refused: o.refused, PrepareRemote: o.prepareRemote, SynchronizeRCU: o.waitForReaders, Now: o.now, Descriptors: o.descriptors,
 	})
 	must(t, err)
 	r.p = p
@@ -236,8 +238,12 @@ func (r *rig) popOf(id workload.ID, endpoint uint32) uint32 {
 func (r *rig) host(endpoint uint32) *subpool { return r.p.destinations[endpoint].host() }
 
 // join has a workload join, which is in the network namespace of the test like all others, under another cookie.
-func (r *rig) join(id workload.ID) *workload.Workload {
+func (r *rig) join(id workload.ID) *workload.Workload { return r.joinIn(id, id) }
+
+// joinIn is join for a workload of an account.
+func (r *rig) joinIn(id, account workload.ID) *workload.Workload {
 	w := &workload.Workload{ID: id, Netns: testNetns + uint64(id)}
+	w.CountIn(account)
 	r.p.Join(w)
 	return w
 }

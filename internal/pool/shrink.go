@@ -73,7 +73,7 @@ func (p *Pool) shrinkLocked(sub *subpool, now uint64) {
 	}
 }
 
-// spared is the part of all slots, as a divisor, that is not given to last i-socks.
+// spared is the part of all slots, as a divisor, that is not given to last i-socks, but to those of modest workloads.
 const spared = 4
 
 // lastOf is 1 for a subpool that has been asked lately, 0 for others: a request that comes now and then is not to open a connection each time.
@@ -87,7 +87,10 @@ func (p *Pool) lastOf(sub *subpool, now uint64) int {
 	if asked != d.asked || d.used == 0 {
 		d.asked, d.used = asked, now
 	}
-	if sub.Draining || now-d.used >= uint64(p.cfg.LastAfter) || len(p.isocks) > len(p.cfg.Shared.Slots)-len(p.cfg.Shared.Slots)/spared {
+	if sub.Draining || now-d.used >= uint64(p.cfg.LastAfter) {
+		return 0
+	}
+	if size, _ := p.capacityLocked(); len(p.isocks) > size-size/spared && !p.isModestLocked(sub.from) {
 		return 0
 	}
 	return min(sub.target, 1)

@@ -73,6 +73,8 @@ func (sub *subpool) key() maps.PoolKey {
 	return maps.PoolKey{Workload: uint32(sub.from.ID), Endpoint: sub.Index}
 }
 
+func (sub *subpool) clusterKey() clusterKey { return clusterKey{sub.from.ID, sub.Cluster} }
+
 // sharedLocked is what programs and the pool both know of a subpool, nil while it has no i-sock.
 func (p *Pool) sharedLocked(sub *subpool) *maps.Pool {
 	if sub.pool == noPool {

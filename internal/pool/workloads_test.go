@@ -462,25 +462,33 @@ func TestISocksThatAWorkloadNeedsNoMoreAreForgotten(t *testing.T) {
 	})
 }
 
-func TestWorkloadsShareTheConnectionsOfACluster(t *testing.T) {
+// As if each had an Envoy of its own: one that has as many as there may be takes none from another.
+func TestEachWorkloadHasTheConnectionsOfACluster(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{initial: 2, shrinkAfter: time.Hour})
-	e := newServer(t).endpoint(ours)
-	e.Cluster, e.MaxConnections = "shared", 3
-	r.set(e)
-	r.awaitIdle(ours, 2)
-	for id := range workload.ID(3) {
-		r.join(id + 1)
+	var list []Endpoint
+	for i := range uint32(2) {
+		e := newServer(t).endpoint(i)
+		e.Cluster, e.MaxConnections = "shared", 3
+		list = append(list, e)
 	}
-	r.missOf(1, ours, 5)
-	r.awaitIdleOf(1, ours, 1)
-	// There are as many as there may be, and yet each has one.
-	r.missOf(2, ours, 5)
-	r.awaitIdleOf(2, ours, 1)
-	r.missOf(3, ours, 5)
-	r.awaitIdleOf(3, ours, 1)
-	r.sweepTwice()
+	r.set(list[0])
 	r.awaitIdle(ours, 2)
+	r.set(list...)
+	r.awaitIdle(1, 1)
+	for id := range workload.ID(2) {
+		r.join(id + 1)
+		r.missOf(id+1, ours, 5)
+		r.awaitIdleOf(id+1, ours, 3)
+		// There are as many as there may be, and yet each endpoint has one.
+		r.missOf(id+1, 1, 5)
+		r.awaitIdleOf(id+1, 1, 1)
+	}
+	r.sweepTwice()
+	for id := range workload.ID(2) {
+		r.awaitIdleOf(id+1, ours, 3)
+		r.awaitIdleOf(id+1, 1, 1)
+	}
 	r.mustBeConsistent()
 }
 
