@@ -39,7 +39,8 @@ var resources = []resource{
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
-	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "STATE"}, each(workloadCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "REQUESTS", "REFUSED", "STATE"}, each(workloadCells)},
+	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
 	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
@@ -78,7 +79,8 @@ the JSON has them all. "config" says where the configuration comes from, what is
 force of it, and why what came last was refused, field by field. "workloads" are network
 namespaces whose processes are balanced, or are known not to be, by the numbers that
 "lsns -t net" shows, with the pods and containers that they are of, as far as these are
-known; NAME is that of the namespace's file, where no pod is known.
+known; NAME is that of the namespace's file, where no pod is known. "quotas" are the tables
+that the workloads share, of which one may have as much as is left free, and who has most.
 
 With --watch it asks again and again, until it is interrupted: text has the time above each
 table, JSON has one line for each answer. After the first, an answer that fails is told of on
@@ -260,8 +262,27 @@ func workloadCells(w *admin.Workload) []string {
 	}
 	return []string{
 		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
-		number(w.Connections), stateText(w),
+		number(w.Connections), number(w.Uses["isocks"].Taken), number(w.Uses["requests"].Taken), number(refusedAll(w)), stateText(w),
 	}
+}
+
+// refusedAll is how many entries of all tables a workload did not get. That an idle connection takes the place of another one is not among them: no request
+// misses it.
+func refusedAll(w *admin.Workload) (n uint64) {
+	for of, use := range w.Uses {
+		if of != "idle_connections" {
+			n += use.Refused
+		}
+	}
+	return n
+}
+
+func quotaCells(q *admin.Quota) []string {
+	most := ""
+	if q.Most != nil {
+		most = fmt.Sprintf("%s (%d)", cmp.Or(printable(q.Most.Name), "workload "+number(uint64(q.Most.ID))), q.Most.Taken)
+	}
+	return []string{q.Of, number(q.Size), number(q.Taken), orDash(most), number(q.Refused)}
 }
 
 // podText names the pod of a workload; "": it has none, or that is not known.

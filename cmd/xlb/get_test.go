@@ -124,13 +124,23 @@ const (
 	someID  = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00"
 )
 
+func (daemon) Quotas() []admin.Quota {
+	return []admin.Quota{
+		{Of: "connections", Size: 32768, Taken: 20, Refused: 3, Most: &admin.QuotaUser{ID: 4, Name: "shop/web-7d4b9c6f5-x2x7k", Taken: 17, Refused: 3}},
+		{Of: "isocks", Size: 16384},
+		{Of: "requests", Size: 16384, Taken: 1, Most: &admin.QuotaUser{ID: 3, Taken: 1}},
+		{Of: "idle_connections", Size: 8192, Taken: 2, Most: &admin.QuotaUser{ID: 9, Name: "\x1b[2J/a\nb", Taken: 2}},
+	}
+}
+
 func (daemon) Workloads() []admin.Workload {
 	return []admin.Workload{
 		{Name: "host", Netns: 4026531840, Cookie: 1, State: admin.WorkloadServed, Connections: 2},
 		{ID: 1, Name: "web", Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: admin.WorkloadLeaving, Connections: 1},
 		{ID: 2, Name: "shop", Netns: 4026532402, Cookie: 6, Path: "/srv/netns/shop", State: admin.WorkloadReleased},
 		{ID: 4, Name: "shop/web-7d4b9c6f5-x2x7k", Netns: 4026532503, Cookie: 8, PID: 4801, Path: "/run/netns/cni-6ba7b810-9dad-11d1-80b4-00c04fd430c8", PodNamespace: "shop", Pod: "web-7d4b9c6f5-x2x7k",
-			PodUID: webUID, Runtime: "containerd", Container: someID, State: admin.WorkloadServed, Connections: 17},
+			PodUID: webUID, Runtime: "containerd", Container: someID, State: admin.WorkloadServed, Connections: 17, Account: 4,
+			Uses: map[string]admin.QuotaUse{"connections": {Taken: 17, Refused: 3}, "isocks": {Taken: 9, Refused: 1}, "requests": {Taken: 2}, "idle_connections": {Taken: 4}}},
 		{ID: 5, Name: "shop/cart-0", Netns: 4026532604, Cookie: 9, PID: 4912, PodNamespace: "shop", Pod: "cart-0", PodUID: cartUID, Runtime: "containerd", Container: someID, State: admin.WorkloadLeaving, Connections: 1},
 		{ID: 6, Name: "shop/cart-0", Netns: 4026532705, Cookie: 10, PodNamespace: "shop", Pod: "cart-0", PodUID: webUID + "-2", Runtime: "containerd", Container: someID, State: admin.WorkloadServed},
 		{ID: 7, Name: "shop/batch", Netns: 4026532806, Cookie: 11, PID: 5001, PodNamespace: "shop", Pod: "batch", PodUID: "batch-uid", Runtime: "containerd", Container: someID,

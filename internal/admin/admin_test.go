@@ -134,6 +134,7 @@ func (s *state) Connections(limit int) ([]Connection, error) {
 }
 
 func (s *state) Workloads() []Workload { return s.workloads }
+func (s *state) Quotas() []Quota       { return nil }
 
 func (s *state) ReleaseWorkload(netns uint64) (Workload, error) {
 	return s.change("release", netns, WorkloadLeaving)

@@ -70,6 +70,7 @@ func (a *api) pages() []page {
 		{"/xlb/pools", "rows of \"xlb get pools\" (JSON)", rows(a, a.poolRows)},
 		{"/xlb/connections", "rows of \"xlb get connections\" (JSON)", rows(a, a.connectionRows)},
 		{WorkloadsPath, "rows of \"xlb get workloads\" (JSON)", rows(a, func() ([]Workload, error) { return append([]Workload{}, a.source.Workloads()...), nil })},
+		{QuotasPath, "rows of \"xlb get quotas\" (JSON)", rows(a, func() ([]Quota, error) { return append([]Quota{}, a.source.Quotas()...), nil })},
 		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},

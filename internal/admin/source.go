@@ -38,6 +38,8 @@ type Source interface {
 	Connections(limit int) ([]Connection, error)
 	// Workloads lists the network namespaces whose processes are balanced, were until they were released, or are not to be: the daemon's own first.
 	Workloads() []Workload
+	// Quotas lists the tables that the workloads share.
+	Quotas() []Quota
 	// ReleaseWorkload has the new connections of a network namespace, by its inode number, go where they go without a balancer; JoinWorkload takes it back.
 	// Both return what holds afterwards, and change nothing where it holds already. The error may be, or wrap, ErrUnknownWorkload or ErrOwnWorkload.
 	ReleaseWorkload(netns uint64) (Workload, error)

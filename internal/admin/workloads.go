@@ -56,6 +56,10 @@ type Workload struct {
 	Why   string `json:"why,omitempty"`
 	// Connections are those of its clients that are intercepted and open.
 	Connections uint64 `json:"connections"`
+	// Account is by which it is counted: workloads that one pod or container has made have one, the number of the first of them, and Uses are those of all.
+	Account uint32 `json:"account"`
+	// Uses are what the account has of each table that the workloads share, by Quota.Of.
+	Uses map[string]QuotaUse `json:"uses,omitempty"`
 }
 
 // Errors of Source.ReleaseWorkload and Source.JoinWorkload that lie in the request.

@@ -13,8 +13,8 @@ import (
 )
 
 // RecommendedFiles is a number of descriptors: one for each client connection and for
-// each pooled connection.
-const RecommendedFiles = 65536
+// each pooled connection, and an eighth of them for all i-socks that there may be.
+const RecommendedFiles = 262144
 
 // sysctl is a setting of the kernel below which something degrades.
 type sysctl struct {

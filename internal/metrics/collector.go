@@ -65,7 +65,7 @@ var (
 	workloadsActive = describe("xlb_workloads_active",
 		"Network namespaces other than the daemon's own whose processes are balanced.")
 	workloadsTotal = describe("xlb_workloads_total",
-		"Network namespaces other than the daemon's own that were joined, that could not be, that were left, since their last process had gone or their last connection behind a release, that an operator has released, that one has taken back, and that the labels of their pods, or --pods=labelled, left out, by event.", "event")
+		"Network namespaces other than the daemon's own that were joined, that could not be, that were left, since their last process had gone or their last connection behind a release, that an operator has released, that one has taken back, that the labels of their pods, or --pods=labelled, left out, and that were refused, since the pod, container or cgroup that made them has too many, by event.", "event")
 	workloadJoinSeconds = describe("xlb_workload_join_seconds",
 		"Time in which a network namespace other than the daemon's own was joined, from the kernel's report of its first connection, or from when it was found.")
 	connectionsInterceptedTotal = describe("xlb_connections_intercepted_total",
@@ -161,7 +161,7 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.SlowBytes.Request, s.SlowBytes.Response = c.source.SlowBytes()
 	s.Resent, s.HeldBack, s.Panics = c.source.Resent(), c.source.HeldBack(), c.source.Panics()
 	s.Workloads, s.NRI = c.source.Workloads(), c.source.NRI()
-	s.SlowWork = c.source.SlowWork()
+	s.Quotas, s.SlowWork = c.source.Quotas(), c.source.SlowWork()
 	s.Dynamic = c.source.Dynamic()
 	s.Origins, s.BootstrapVersion = c.source.Origins(), c.source.BootstrapVersion()
 	s.RouteTables, s.Secrets = c.source.Subscriptions()
@@ -282,7 +282,9 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(workloadsTotal, s.Workloads.Released, "released")
 	out.counter(workloadsTotal, s.Workloads.Rejoined, "rejoined")
 	out.counter(workloadsTotal, s.Workloads.Excluded, "excluded")
+	out.counter(workloadsTotal, s.Workloads.Refused, "refused")
 	out.histogram(workloadJoinSeconds, &s.Workloads.JoinSeconds)
+	out.quotas(s.Quotas)
 	out.nri(s.NRI)
 	out.counter(connectionsInterceptedTotal, s.Connections.Intercepted)
 	out.origins(s)

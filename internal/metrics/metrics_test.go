@@ -52,11 +52,12 @@ func (s *state) HeldBack() uint64            { return 5 }
 func (s *state) Panics() uint64              { return 6 }
 func (s *state) Workloads() Workloads {
 	return Workloads{
-		Active: 2, Joined: 5, Failed: 1, Left: 3, Released: 4, Rejoined: 2, Excluded: 7,
+		Active: 2, Joined: 5, Failed: 1, Left: 3, Released: 4, Rejoined: 2, Excluded: 7, Refused: 9,
 		JoinSeconds: Durations{Bounds: []float64{0.01, 0.1}, Counts: []uint64{3, 4}, Count: 5, Sum: 1.25},
 	}
 }
 func (s *state) WorkloadList() []Workload { return s.workloads }
+func (s *state) Quotas() []Quota          { return []Quota{{"connections", 100, 30, 4}, {"isocks", 50, 8, 0}} }
 func (s *state) NRI() *NRI                { return s.nri }
 func (s *state) Build() Build             { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
 func (s *state) SlowWork() SlowWork {

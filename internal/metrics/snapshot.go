@@ -22,6 +22,8 @@ type Snapshot struct {
 	HeldBack uint64 `json:"held_back"`
 	// Workloads are the network namespaces beside the daemon's own.
 	Workloads Workloads `json:"workloads"`
+	// Quotas are the tables that the workloads share.
+	Quotas []Quota `json:"quotas"`
 	// NRI is null where the daemon has no client of a runtime.
 	NRI *NRI `json:"nri,omitempty"`
 	// Panics counts those that have ended the connection, or the copy of a request, that they served.
@@ -76,6 +78,8 @@ type Workloads struct {
 	Rejoined uint64 `json:"rejoined"`
 	// Excluded counts those that the labels of their pods, or --pods=labelled, left out.
 	Excluded uint64 `json:"excluded"`
+	// Refused counts attempts to serve one whose maker, a pod, container or cgroup, has too many.
+	Refused uint64 `json:"refused"`
 	// JoinSeconds are the times from when one was found, or the kernel reported it, until it was served.
 	JoinSeconds Durations `json:"join_seconds"`
 }

@@ -36,6 +36,8 @@ type Source interface {
 	Workloads() Workloads
 	// WorkloadList returns each network namespace that is served, or is known and not served: the daemon's own too.
 	WorkloadList() []Workload
+	// Quotas returns the tables that the workloads share.
+	Quotas() []Quota
 	// NRI returns the state of the connection to the container runtime; nil: the daemon has no client of one.
 	NRI() *NRI
 	// Panics returns how many panics have ended the connection, or the copy of a request, that they served.

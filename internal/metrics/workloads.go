@@ -27,6 +27,8 @@ type Workload struct {
 	PodNamespace, Pod, PodUID, Container, Runtime string
 	// Connections of its clients that are intercepted and open.
 	Connections uint64
+	// Uses are what it has of each table that the workloads share, by Quota.Of; empty where they are counted with another workload's.
+	Uses map[string]Use
 }
 
 // NRI is the state of the connection to the container runtime by which it reports its pods (NRI).
@@ -72,6 +74,7 @@ func (out emitter) workloads(all []Workload) {
 		id, text := strconv.FormatUint(uint64(w.ID), 10), labelText
 		out.gauge(workloadInfo, 1, id, strconv.FormatUint(w.Netns, 10), w.State, text(w.PodNamespace), text(w.Pod), text(w.PodUID), text(w.Container), text(w.Runtime))
 		out.gauge(workloadConnections, w.Connections, id, text(w.Name))
+		out.uses(w)
 	}
 	out.gauge(workloadsUnlisted, uint64(unlisted))
 }

@@ -305,9 +305,13 @@ func (n *Node) build() error {
 	n.activator = n.newActivator()
 	n.dialer = n.newDialer()
 	n.selector = n.newSelector()
-	n.proxy = n.newProxy()
+	files, err := descriptors()
+	if err != nil {
+		return err
+	}
+	n.proxy = n.newProxy(files)
 	own := workload.Own(namespace)
-	n.workloads = n.newWorkloads(own)
+	n.workloads = n.newWorkloads(own, files)
 	n.pools = n.newPools()
 	n.health = healthctl.New(healthctl.Config{
 		Shared: d.Shared, Logger: n.log, SetHealth: n.reconcil.SetHealth, Returned: func(endpoint uint32) { n.pool.Again(endpoint) },
@@ -316,14 +320,15 @@ func (n *Node) build() error {
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace, Released: n.pools.Closed,
-		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(),
+		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(), Descriptors: maxISocks(files),
 	})
 	if err != nil {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
 		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace,
-		FastPath: n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
+		MostConnections: maxConnections(files, d.Config.Sizes.Clients),
+		FastPath:        n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
 	if err != nil {
 		return err
@@ -583,7 +588,7 @@ func (n *Node) newView() *view.View {
 	c := view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
-		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	}
 	if n.runtime != nil {
 		c.NRI = n.runtime.State

@@ -31,7 +31,8 @@ func (o observer) Observe(r slowpath.Report) {
 	o.r.Record(metrics.Request{Cluster: r.Cluster, Endpoint: r.Endpoint, Status: r.Status, Flag: r.Flag.String(), Resumed: r.Resumed, Sent: r.Sent})
 }
 
-func (n *Node) newProxy() *slowpath.Proxy {
+// newProxy is that of a daemon with so many descriptors.
+func (n *Node) newProxy(files int) *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
 		Table: func(listener string) (*model.RouteTable, bool) { return n.activator.Generation().Routes(listener) },
 		Match: func(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
@@ -51,6 +52,8 @@ func (n *Node) newProxy() *slowpath.Proxy {
 		Observer:   observer{n.recorder},
 		Crashes:    n.crashes,
 		Logger:     n.log,
+		Requests:   tableOf(maxRequests(files)),
+		Idle:       tableOf(maxIdle(files)),
 	})
 }
 

@@ -46,7 +46,7 @@ const (
 	FlagUpstreamOverflow
 	// FlagUpstreamMaxDuration (UMSDR): the cluster's time for an attempt was over.
 	FlagUpstreamMaxDuration
-	// FlagOverloadManager (OM): too many requests of the client's group waited.
+	// FlagOverloadManager (OM): too many requests of the client's group waited, or of its workload were in progress.
 	FlagOverloadManager
 	flagCount
 )

@@ -212,12 +212,16 @@ func (c *crashing) mustHaveNothing() {
 	await.Quiet(c.t, func() string {
 		picked, outcomes := c.balancer.seen()
 		active, _ := c.proxy.breakers.Counts("c", model.PriorityDefault)
-		mirrors := c.proxy.mirrors.Load()
+		mirrors := c.proxy.CopyUsage().Taken
 		switch {
 		case picked != len(outcomes):
 			return fmt.Sprintf("%d endpoints were picked, and %d given back", picked, len(outcomes))
 		case active != 0 || mirrors != 0:
 			return fmt.Sprintf("%d requests and %d copies are counted", active, mirrors)
+		case c.proxy.RequestUsage().Taken != 0:
+			return fmt.Sprintf("%d entries of requests are taken", c.proxy.RequestUsage().Taken)
+		case c.proxy.IdleUsage().Taken != c.idleConns():
+			return fmt.Sprintf("%d entries of idle connections are taken, and %d connections idle", c.proxy.IdleUsage().Taken, c.idleConns())
 		case c.proxy.counters.active.Load() > c.others:
 			return "a connection is counted as being served"
 		case int(c.open.Load()) != c.idleConns():

@@ -38,6 +38,8 @@ type downstream struct {
 	requests uint32
 	// headBegan is when the first byte of the current head was read.
 	headBegan time.Time
+	// entry is that of the request in progress among those of its workload.
+	entry quotaEntry
 	// crashed: what has served the connection has panicked.
 	crashed bool
 }
@@ -208,7 +210,7 @@ func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.Pend
 // reject answers a request that must not pass, and closes.
 func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	view.KeepAlive = false
-	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag()})
+	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag(), Resumed: d.continues()})
 	a := reply.answer()
 	if table := d.table(); table != nil && table.EnvoyHeaders != nil {
 		a.Fields = headers.FinishOwn(table.EnvoyHeaders, a.Fields)
@@ -272,10 +274,29 @@ func (d *downstream) charge() {
 	}
 }
 
+// continues reports that the request which has come is the one that the fast path has begun to serve.
+func (d *downstream) continues() bool { return d.requests == 0 && d.session.Resumed != nil }
+
+// takeEntry takes an entry for the request that has come, until its exchange has ended. It reports false for one that is not to be served, since its client's
+// workload has as many in progress as it may. One that the fast path has sent has the entry of its i-sock, and takes one here when it is sent anew.
+func (d *downstream) takeEntry() (ok bool) {
+	if d.continues() && d.session.Resumed.Attempt != nil {
+		return true
+	}
+	d.entry, ok = d.proxy.quotas.enter(&d.session)
+	return ok
+}
+
+// leaveEntry gives back what the request has taken.
+func (d *downstream) leaveEntry() {
+	d.entry.giveBack()
+	d.entry = quotaEntry{}
+}
+
 // begin waits until the ticket runs for a request. It reports false for one that is not to be served, since too
 // many of its client's group wait: one that the fast path has begun to serve is never that.
 func (d *downstream) begin() bool {
-	if d.requests == 0 && d.session.Resumed != nil {
+	if d.continues() {
 		d.ticket.Work()
 		return true
 	}

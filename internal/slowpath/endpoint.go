@@ -17,7 +17,7 @@ import (
 func (c *Config) connecting(base context.Context) conns.Config {
 	out := conns.Config{
 		Base: base, Dial: c.Dial,
-		PerEndpoint: c.Limits.IdlePerEndpoint, Keep: c.Limits.UpstreamIdle, Briefly: c.Limits.BriefIdle,
+		PerEndpoint: c.Limits.IdlePerEndpoint, Keep: c.Limits.UpstreamIdle, Briefly: c.Limits.BriefIdle, Idle: c.Idle,
 	}
 	if dial := c.DialInner; dial != nil {
 		out.DialInner = func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (conns.InnerConn, error) {

@@ -86,7 +86,9 @@ type exchange struct {
 // the connection has been closed.
 func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err error) {
 	d.charge()
-	begins := d.begin()
+	begins := d.takeEntry()
+	defer d.leaveEntry()
+	begins = begins && d.begin()
 	h, reply := parseHead((*d.head)[:end], d.proxy.config.Limits.HeadFields)
 	view := h1.ClientView{Method: h.Method, HTTP10: h.HTTP10, KeepAlive: h.KeepAlive}
 	if h.Upgrade || h.Connect() {

@@ -134,6 +134,15 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 	return f
 }
 
+// unreturned says which entries are taken still; "": none. Of a proxy that is closed and serves nothing none may be.
+func (q *quotas) unreturned() string {
+	requests, idle, copies := q.requests.Usage().Taken, q.idle.Usage().Taken, q.copies.Usage().Taken
+	if requests+idle+copies == 0 {
+		return ""
+	}
+	return fmt.Sprintf("entries that were not given back: %d of requests, %d of idle connections, %d of copies", requests, idle, copies)
+}
+
 func (f *front) listen() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -161,7 +170,7 @@ func (f *front) listen() {
 			if c := f.scheduler.Load().Counts(); c.Tenants > 0 {
 				return fmt.Sprintf("a ticket still runs: %+v", c)
 			}
-			return ""
+			return f.proxy.quotas.unreturned()
 		})
 		if n := f.proxy.config.Crashes.Count(); n != f.panics {
 			f.t.Errorf("%d panics, want %d", n, f.panics)

@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // innerListeners is a proxy whose endpoints are its own listeners: clusters and listeners are called by their addresses.
@@ -73,11 +74,23 @@ func newInnerListeners(t *testing.T, routes map[byte]*model.Route) *innerListene
 			h.requests[names[table]]++
 			return table.Match(r)
 		},
-		Cluster:  func(name string) *model.Cluster { return &model.Cluster{Name: name, ConnectTimeout: patience} },
+		Cluster:  roomy,
 		Balancer: innerBalancer{balancer}, DialInner: h.dial,
 	})
-	t.Cleanup(func() { cancel(); h.proxy.Close() })
+	t.Cleanup(func() {
+		cancel()
+		h.proxy.Close()
+		await.Quiet(t, h.proxy.quotas.unreturned)
+	})
 	return h
+}
+
+// roomy is a cluster whose circuit breakers let all pass that may come of one request. Where fewer pass they may all wait for those behind them, which are not
+// let in, until the time of a route is up.
+func roomy(name string) *model.Cluster {
+	c := &model.Cluster{Name: name, ConnectTimeout: patience}
+	c.Breakers[model.PriorityDefault] = &model.Breakers{MaxConnections: maxTotal, MaxPending: maxTotal, MaxRequests: maxTotal, MaxRetries: 3}
+	return c
 }
 
 type innerBalancer struct{ *fakeBalancer }
@@ -167,7 +180,7 @@ func (h *innerListeners) askFrom(t *testing.T, at byte, s Session, raw string) {
 		_, err := io.ReadAll(near)
 		answered <- err
 	}()
-	for len(answered) == 0 || h.proxy.mirrors.Load() > 0 {
+	for len(answered) == 0 || h.proxy.CopyUsage().Taken > 0 {
 		if n := h.total(); n > maxTotal {
 			t.Fatalf("%d requests, and no end, have come of one", n)
 		}

@@ -21,7 +21,7 @@ import (
 
 // Bounds of what copies hold.
 const (
-	// maxMirrors is the number of copies of one proxy that are made or sent at a time. Others are left out.
+	// maxMirrors is the number of copies of one proxy that are made or sent at a time, which workloads share. Others are left out.
 	maxMirrors = 128
 	// maxMirrorBody is the longest body of a request that is copied, in bytes.
 	maxMirrorBody = 64 << 10
@@ -30,6 +30,7 @@ const (
 // requestCopy is a request for a cluster whose answer nobody reads.
 type requestCopy struct {
 	proxy    *Proxy
+	entry    quotaEntry
 	endpoint ChosenEndpoint
 	// admitted is its way through the circuit breakers of its cluster. As in Envoy its priority is the default one, whatever the route's is.
 	admitted *policy.Admission
@@ -91,14 +92,15 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	if cluster == nil {
 		return nil
 	}
-	defer func() {
-		if c == nil {
-			x.proxy.mirrors.Add(-1)
-		}
-	}()
-	if x.proxy.mirrors.Add(1) > maxMirrors {
+	entry, ok := enter(x.proxy.quotas.copies, x.proxy.quotas.accountOf(x.session.workload()))
+	if !ok {
 		return nil
 	}
+	defer func() {
+		if c == nil {
+			entry.giveBack()
+		}
+	}()
 	endpoint, ok := x.proxy.pick(name, x.Share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
 		return nil
@@ -118,7 +120,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster),
+		proxy: x.proxy, entry: entry, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster),
 		head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, ticket: x.ticket.Another(),
@@ -167,7 +169,7 @@ func (c *requestCopy) done(o Outcome) {
 		return
 	}
 	c.ended = true
-	c.proxy.mirrors.Add(-1)
+	c.entry.giveBack()
 	c.endpoint.Done(o)
 }
 

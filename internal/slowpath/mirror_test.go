@@ -54,7 +54,7 @@ func TestCopiesHaveWholeBodies(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all copies have ended", func() bool { return f.proxy.mirrors.Load() == 0 })
+	eventually(t, "all copies have ended", func() bool { return f.proxy.CopyUsage().Taken == 0 })
 }
 
 func TestBodyThatIsTooLongIsNotCopied(t *testing.T) {
@@ -64,7 +64,7 @@ func TestBodyThatIsTooLongIsNotCopied(t *testing.T) {
 	if body := <-bodies; len(body) != maxMirrorBody+1 {
 		t.Errorf("the endpoint got %d bytes", len(body))
 	}
-	if n := f.proxy.mirrors.Load(); n != 0 || len(copied) != 0 {
+	if n := f.proxy.CopyUsage().Taken; n != 0 || len(copied) != 0 {
 		t.Errorf("%d copies under way, %d sent", n, len(copied))
 	}
 }
@@ -80,11 +80,11 @@ func TestCopiesAreBoundedAndWaitedForByNobody(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	if n := f.proxy.mirrors.Load(); n != maxMirrors {
+	if n := f.proxy.CopyUsage().Taken; n != maxMirrors {
 		t.Errorf("%d copies under way, want %d", n, maxMirrors)
 	}
 	f.proxy.Close()
-	eventually(t, "the copies end with the proxy", func() bool { return f.proxy.mirrors.Load() == 0 })
+	eventually(t, "the copies end with the proxy", func() bool { return f.proxy.CopyUsage().Taken == 0 })
 }
 
 // One that has room for one request gets one at a time, and as many wait as may.
@@ -122,9 +122,9 @@ func TestCopiesPassTheCircuitBreakersOfTheirCluster(t *testing.T) {
 	for range requests {
 		f.exchange("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 	}
-	eventually(t, "the copies that have no room are left out", func() bool { return f.proxy.mirrors.Load() == 1+waiting })
+	eventually(t, "the copies that have no room are left out", func() bool { return f.proxy.CopyUsage().Taken == 1+waiting })
 	answer()
-	eventually(t, "the copies have ended", func() bool { return f.proxy.mirrors.Load() == 0 })
+	eventually(t, "the copies have ended", func() bool { return f.proxy.CopyUsage().Taken == 0 })
 	mu.Lock()
 	defer mu.Unlock()
 	if most != 1 || served != 1+waiting {

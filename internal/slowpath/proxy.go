@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
@@ -151,6 +152,11 @@ type Config struct {
 	// Crashes are the panics of code that serves one connection; nil: the proxy has its own.
 	Crashes *crash.Log
 	Limits  Limits
+	// Requests has an entry for each request in progress, and each connection without HTTP, by the workload of its client: a request that is refused is
+	// answered 503, such a connection closes. nil: they have no bound.
+	Requests *quota.Table[workload.ID]
+	// Idle has one for each idle connection to an endpoint: one that is refused takes the place of another one of its workload. nil: they have no bound in all.
+	Idle *quota.Table[workload.ID]
 }
 
 // Proxy serves all listeners. It is safe for concurrent use.
@@ -158,7 +164,7 @@ type Proxy struct {
 	config   Config
 	conns    *conns.Pool
 	counters Counters
-	mirrors  atomic.Int64 // copies of requests under way
+	quotas   *quotas
 	breakers *policy.CircuitBreakers
 
 	// base ends dials when the proxy is closed.
@@ -187,7 +193,8 @@ func New(config Config) *Proxy {
 	if config.TCP == nil {
 		config.TCP = func(string) *model.TCPProxy { return nil }
 	}
-	p := &Proxy{config: config}
+	p := &Proxy{config: config, quotas: newQuotas(&config)}
+	p.config.Requests, p.config.Idle = p.quotas.requests, p.quotas.idle
 	p.breakers = policy.NewCircuitBreakers(p.config.load)
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.conns = conns.New(p.config.connecting(p.base))
@@ -232,10 +239,16 @@ func (p *Proxy) Close() {
 func (p *Proxy) KeepConnections(added, dropped []netip.AddrPort) { p.conns.KeepOnly(added, dropped) }
 
 // Leave closes the idle connections of a workload that leaves, and keeps none of it from then on. Requests of its clients go on until they end.
-func (p *Proxy) Leave(id workload.ID) { p.conns.Leave(id) }
+func (p *Proxy) Leave(id workload.ID) {
+	p.conns.Leave(id)
+	p.quotas.leave(id)
+}
 
-// Join keeps idle connections of a workload from now on.
-func (p *Proxy) Join(id workload.ID) { p.conns.Join(id) }
+// Join keeps idle connections of a workload from now on, and has it share what the proxy has with the others: what it has counts in an account.
+func (p *Proxy) Join(id, account workload.ID) {
+	p.quotas.join(id, account)
+	p.conns.Join(id, account)
+}
 
 // ErrWorkloadLeft is Config.Dial's error where nothing can be connected from the client's network namespace.
 var ErrWorkloadLeft = conns.ErrWorkloadLeft

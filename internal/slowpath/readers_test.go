@@ -131,7 +131,7 @@ func (r *bothPaths) sendOn(d *downstream, h *head.Head, end int, rule *rewrite.E
 	endpoint.sent.Write(x.appendRequest(nil))
 	var err error
 	if x.body != nil && !x.sentBody() {
-		err = x.sendBody(&conns.Conn{Conn: endpoint}, x.bodySource)
+		err = x.sendBody(&conns.Conn{Conn: endpoint}, x.bodySource, x.view)
 	}
 	q.sent = endpoint.sent.Bytes()
 	return err

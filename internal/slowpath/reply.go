@@ -56,7 +56,7 @@ const (
 	ReplyUpstreamTimeout
 	// ReplyOverflow (503): a circuit breaker of the cluster is open.
 	ReplyOverflow
-	// ReplyOverloaded (503): too many requests of the client's group wait.
+	// ReplyOverloaded (503): too many requests of the client's group wait, or its workload has as many in progress as it may.
 	ReplyOverloaded
 	// ReplyRequestStalled (408): the request's body stalled.
 	ReplyRequestStalled

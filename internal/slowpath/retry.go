@@ -44,6 +44,7 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 		claim = nil
 		resp, err := x.try()
 		wait, again := x.decide(resp, err)
+		again = again && x.takesEntry()
 		switch {
 		case again:
 		case err != nil:
@@ -132,6 +133,17 @@ func (x *exchange) decide(resp *h1.Response, err error) (wait time.Duration, aga
 		return wait, true
 	}
 	return 0, false
+}
+
+// takesEntry reports whether the request has an entry among those in progress, which one that the fast path has sent takes before it is sent anew. Where its
+// workload has as many as it may, the outcome of its attempt is the answer.
+func (x *exchange) takesEntry() bool {
+	if x.resumed == nil || x.resumed.Attempt == nil || x.entry.table != nil {
+		return true
+	}
+	var ok bool
+	x.entry, ok = x.proxy.quotas.enter(&x.session)
+	return ok
 }
 
 // cannotRepeat reports a body that is broken, or is not kept whole.

@@ -196,7 +196,8 @@ func (x *exchange) passInterim(resp *h1.Response) error {
 }
 
 func (x *exchange) startSending() {
-	s, c, body := &sending{done: make(chan struct{})}, x.upstream, x.bodySource
+	// The view is changed as the response comes, which may be before the body has been sent.
+	s, c, body, view := &sending{done: make(chan struct{})}, x.upstream, x.bodySource, x.view
 	x.sending = s
 	x.senders.Go(func() {
 		defer close(s.done)
@@ -205,13 +206,13 @@ func (x *exchange) startSending() {
 			x.watchdog.Crashed()
 			conns.Abort(c.Conn)
 		})
-		s.err = x.sendBody(c, body)
+		s.err = x.sendBody(c, body, view)
 	})
 }
 
 // sendBody writes the rest of the request. It leaves the connection open when that cannot be written: the answer may
 // lie behind it.
-func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
+func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource, view h1.ClientView) error {
 	w := h1.NewRequestWriter(c.Conn, x.Head.Chunked)
 	defer w.Release()
 	buf := buffers.Copy()
@@ -225,7 +226,7 @@ func (x *exchange) sendBody(c *conns.Conn, body h1.BodySource) error {
 		}
 		switch {
 		case body.Whole():
-			err := w.End(x.view.Passing(x.body.Trailer()))
+			err := w.End(view.Passing(x.body.Trailer()))
 			c.Whole.Store(err == nil)
 			return err
 		case err != nil:

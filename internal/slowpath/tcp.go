@@ -19,8 +19,14 @@ import (
 var errNoEndpoint = errors.New("no endpoint could be connected to")
 
 // serveTCP connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
-// closes the client's connection: in the manner of the endpoint's, or, where none can be had, as Envoy does.
+// closes the client's connection: in the manner of the endpoint's, or, where none can be had, or its workload has as many as it may, as Envoy does.
 func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, first []byte) (Result, error) {
+	entry, ok := p.quotas.enter(&s)
+	if !ok {
+		_ = client.Close()
+		return Result{}, errOverQuota
+	}
+	defer entry.giveBack()
 	upstream, endpoint, err := p.connectTCP(ctx, proxy, s)
 	if err != nil {
 		_ = client.Close()

@@ -152,9 +152,14 @@ func (c *workloadCase) play(t *testing.T, s Session) {
 		endpoints = list(tcptest.Refusing(t), endpoint)
 	}
 	dials := dialed{from: map[workload.ID]int{}}
-	f := newFront(t, endpoints, func(config *Config, r *model.Route) {
+	var inProgress atomic.Int64
+	var f *front
+	f = newFront(t, endpoints, func(config *Config, r *model.Route) {
 		config.Dial = func(ctx context.Context, from workload.ID, to netip.AddrPort) (net.Conn, error) {
 			n := dials.note(from)
+			if taken := f.proxy.RequestUsage().By[from].Taken; taken > 0 {
+				inProgress.Store(int64(taken))
+			}
 			conn, err := conns.Dial(ctx, workload.Host, to)
 			if err == nil && c.unread && n == 1 {
 				u := upstream.New(conn.(upstream.TCP))
@@ -166,7 +171,7 @@ func (c *workloadCase) play(t *testing.T, s Session) {
 			c.option(config, r)
 		}
 	})
-	f.proxy.Join(ofClient)
+	f.proxy.Join(ofClient, ofClient)
 	if c.resumed != nil {
 		s.Resumed = c.resumed(t, f, endpoint)
 	}
@@ -178,9 +183,19 @@ func (c *workloadCase) play(t *testing.T, s Session) {
 		r, _ := f.proxy.Serve(t.Context(), server, s)
 		quiet = r.Quiet
 	}
-	eventually(t, "the copies have ended", func() bool { return f.proxy.mirrors.Load() == 0 })
+	eventually(t, "the copies have ended", func() bool { return f.proxy.CopyUsage().Taken == 0 })
 	if got := dials.counts(); !maps.Equal(got, map[workload.ID]int{ofClient: c.dials}) {
 		t.Errorf("connections, by workload: %v; want %d of %d", got, c.dials, ofClient)
+	}
+	want := int64(1)
+	if s.From != nil {
+		want = 0 // another listener counts it
+	}
+	if got := inProgress.Load(); got != want {
+		t.Errorf("%d requests were in progress as it was connected, want %d", got, want)
+	}
+	if n := f.proxy.RequestUsage().Taken; n != 0 {
+		t.Errorf("%d requests are in progress when all have ended", n)
 	}
 }
 
@@ -212,8 +227,8 @@ func TestIdleConnectionsAreOfOneWorkload(t *testing.T) {
 			return conns.Dial(ctx, workload.Host, to)
 		}
 	})
-	f.proxy.Join(1)
-	f.proxy.Join(2)
+	f.proxy.Join(1, 1)
+	f.proxy.Join(2, 2)
 	request := func(from workload.ID) {
 		t.Helper()
 		client, server := tcpPair(t)

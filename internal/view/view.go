@@ -56,6 +56,8 @@ type Config struct {
 	Scheduler  *shares.Scheduler
 	// Workloads are the network namespaces whose processes are balanced.
 	Workloads Workloads
+	// Quotas are the tables that the workloads share.
+	Quotas []Quota
 	// NRI is the state of the client of the container runtime; nil: there is no client.
 	NRI     func() nri.State
 	Crashes *crash.Log

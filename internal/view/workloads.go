@@ -23,10 +23,12 @@ type Workloads interface {
 
 // Workloads implements admin.Source.
 func (v *View) Workloads() []admin.Workload {
-	open, infos := openByWorkload(v.cfg.Anchors.List()), v.cfg.Workloads.List()
+	open, infos, usages := openByWorkload(v.cfg.Anchors.List()), v.cfg.Workloads.List(), v.usages()
 	rows := make([]admin.Workload, 0, len(infos))
 	for i := range infos {
-		rows = append(rows, workloadRow(&infos[i], open))
+		row := workloadRow(&infos[i], open)
+		row.Uses = v.uses(infos[i].Account, usages)
+		rows = append(rows, row)
 	}
 	return rows
 }
@@ -45,7 +47,9 @@ func (v *View) changedWorkload(info workload.Info, err error) (admin.Workload, e
 	if err != nil {
 		return admin.Workload{}, workloadError(err)
 	}
-	return workloadRow(&info, openByWorkload(v.cfg.Anchors.List())), nil
+	row := workloadRow(&info, openByWorkload(v.cfg.Anchors.List()))
+	row.Uses = v.uses(info.Account, v.usages())
+	return row, nil
 }
 
 // workloadError names an error of the Set as the admin API does.
@@ -82,7 +86,7 @@ func workloadRow(i *workload.Info, open map[workload.ID]uint64) admin.Workload {
 	return admin.Workload{
 		ID: uint32(i.ID), Name: nameOf(i), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path,
 		Runtime: is.Runtime, Container: is.Container, PodUID: is.UID, PodNamespace: is.Namespace, Pod: is.Name,
-		State: workloadStates[i.State], Why: i.Why, Connections: open[i.ID],
+		State: workloadStates[i.State], Why: i.Why, Connections: open[i.ID], Account: uint32(i.Account),
 	}
 }
 
@@ -115,7 +119,7 @@ func namesOf(infos []workload.Info) map[workload.ID]string {
 func (m measured) Workloads() metrics.Workloads {
 	c := m.v.cfg.Workloads.Counts()
 	return metrics.Workloads{
-		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined, Excluded: c.Excluded,
+		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined, Excluded: c.Excluded, Refused: c.Refused,
 		JoinSeconds: metrics.Durations{Bounds: c.Joins.Bounds, Counts: c.Joins.Counts, Count: c.Joins.Count, Sum: c.Joins.Sum},
 	}
 }
@@ -123,12 +127,12 @@ func (m measured) Workloads() metrics.Workloads {
 // WorkloadList implements metrics.Source.
 func (m measured) WorkloadList() []metrics.Workload {
 	rows := m.v.Workloads()
-	list := make([]metrics.Workload, 0, len(rows))
+	list, seen := make([]metrics.Workload, 0, len(rows)), map[uint32]bool{}
 	for i := range rows {
 		w := &rows[i]
 		list = append(list, metrics.Workload{
 			ID: w.ID, Netns: w.Netns, Name: w.Name, State: w.State, Connections: w.Connections,
-			PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime,
+			PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime, Uses: usesOf(w, seen),
 		})
 	}
 	return list

@@ -35,6 +35,7 @@ func (shown) Notes() []admin.Note                              { return nil }
 func (shown) Bound(*model.Listener) string                     { return "" }
 func (shown) Intercepted(*model.Listener) (bool, error)        { return true, nil }
 func (shown) Connections(int) ([]admin.Connection, error)      { return nil, nil }
+func (shown) Quotas() []admin.Quota                            { return nil }
 func (shown) Workloads() []admin.Workload                      { return nil }
 func (shown) ReleaseWorkload(uint64) (admin.Workload, error)   { return admin.Workload{}, nil }
 func (shown) JoinWorkload(uint64) (admin.Workload, error)      { return admin.Workload{}, nil }

@@ -39,6 +39,10 @@ type Conn struct {
 	// Whole: that request has been sent to its end.
 	Whole  atomic.Bool
 	detach func() bool
+	// older and newer are its neighbours in its account's useOrder, while it is idle. Guarded by the pool's mu.
+	older, newer *Conn
+	// account is whose entry it has then.
+	account workload.ID
 	// lent is set where the connection is the fast path's, which takes it back.
 	lent *lentConn
 }

@@ -108,10 +108,7 @@ func (p *Pool) Connect(ctx context.Context, to Destination, timeout time.Duratio
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer context.AfterFunc(p.config.Base, cancel)()
-	conn, err := p.dial(ctx, &to)
-	if upstream.IsShortage(err) && p.makeRoom(to.Workload, err) > 0 {
-		conn, err = p.dial(ctx, &to)
-	}
+	conn, err := p.dialInRoom(ctx, &to)
 	inner, _ := conn.(InnerConn)
 	if err == nil && to.Target != nil {
 		conn, err = p.secure(ctx, conn, to.Target)
@@ -137,6 +134,19 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, to *Target) (net.Conn,
 	secured, err := p.config.Secure(ctx, conn, *to)
 	returned = true
 	return secured, err
+}
+
+// dialInRoom makes room where it is short: the workload's own idle connections close first, and those of all only where it had none that helped. Ports are
+// those of its network namespace, which no other has, while descriptors and memory are the daemon's.
+func (p *Pool) dialInRoom(ctx context.Context, to *Destination) (net.Conn, error) {
+	conn, err := p.dial(ctx, to)
+	if upstream.IsShortage(err) && p.shedOf(to.Workload) > 0 {
+		conn, err = p.dial(ctx, to)
+	}
+	if upstream.IsShortage(err) && !upstream.IsPortShortage(err) && p.Shed() > 0 {
+		conn, err = p.dial(ctx, to)
+	}
+	return conn, err
 }
 
 func (p *Pool) dial(ctx context.Context, to *Destination) (net.Conn, error) {

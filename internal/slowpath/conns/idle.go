@@ -3,13 +3,16 @@
 package conns
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -29,6 +32,9 @@ type Config struct {
 	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
 	// PerEndpoint bounds the idle connections of a workload to an endpoint.
 	PerEndpoint int
+	// Idle has an entry for each idle connection, by workload. One that is refused takes the place of its account's own that was used longest ago. nil: they
+	// have no bound in all.
+	Idle *quota.Table[workload.ID]
 	// Keep is how long one is kept, Briefly one that was opened since the fast path had none.
 	Keep, Briefly time.Duration
 }
@@ -40,14 +46,16 @@ type Pool struct {
 	mu sync.Mutex
 	// conns of each group, the one used last at the end. Guarded by mu.
 	conns map[group][]*Conn
+	// used is the same for each account. Guarded by mu.
+	used map[workload.ID]useOrder
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
 	closed  bool // guarded by mu
 	// pooled are the endpoints of which connections are kept; nil: of all. Guarded by mu.
 	pooled map[netip.AddrPort]struct{}
-	// joined are the workloads other than the host of which connections are kept. Guarded by mu.
-	joined map[workload.ID]struct{}
+	// joined are the workloads other than the host of which connections are kept, with their accounts. Guarded by mu.
+	joined map[workload.ID]workload.ID
 	// interval is between two sweeps. Guarded by mu.
 	interval time.Duration
 }
@@ -55,7 +63,11 @@ type Pool struct {
 // New returns a Pool. Close releases its connections.
 func New(config Config) *Pool {
 	config.Briefly = min(config.Briefly, config.Keep)
-	return &Pool{config: config, interval: min(config.Keep, sweepInterval), conns: map[group][]*Conn{}, joined: map[workload.ID]struct{}{}}
+	config.Idle = cmp.Or(config.Idle, quota.New[workload.ID](math.MaxInt, 1))
+	return &Pool{
+		config: config, interval: min(config.Keep, sweepInterval),
+		conns: map[group][]*Conn{}, used: map[workload.ID]useOrder{}, joined: map[workload.ID]workload.ID{},
+	}
 }
 
 // take returns a connection that is open and quiet, or nil. The one used last comes first: it is the likeliest to be open.
@@ -72,11 +84,9 @@ func (p *Pool) take(from peer) *Conn {
 func (p *Pool) pop(from peer) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	conns := p.conns[from.group]
-	for i, c := range slices.Backward(conns) {
+	for i, c := range slices.Backward(p.conns[from.group]) {
 		if c.peer == from {
-			p.conns[from.group] = slices.Delete(conns, i, i+1)
-			return c
+			return p.remove(from.group, i)
 		}
 	}
 	return nil
@@ -118,21 +128,18 @@ func (p *Pool) put(c *Conn) {
 		Abort(c.Conn)
 		return
 	}
-	if p.closed || !p.keeps(at.address) || p.config.PerEndpoint <= 0 {
+	if p.closed || !p.keeps(at.address) || p.config.PerEndpoint <= 0 || !p.admit(c) {
 		_ = c.Close()
 		return
 	}
-	if len(p.conns[at]) >= p.config.PerEndpoint {
-		p.evict(c.peer)
-	}
-	p.conns[at] = append(p.conns[at], c)
+	p.link(c)
 	p.hasten(c)
 	p.start()
 }
 
-// evict closes the connection of a group that was used longest ago, so that one to the peer can be kept: names that clients make up, and ask for once,
-// crowd out none that is in use. A peer with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
-func (p *Pool) evict(to peer) {
+// leastNeeded is the connection of a group that closes so that one to the peer can be kept, the one used longest ago: names that clients make up, and ask for
+// once, crowd out none that is in use. A peer with half of all makes room by one of its own, so that it crowds out no other. It needs mu.
+func (p *Pool) leastNeeded(to peer) int {
 	conns := p.conns[to.group]
 	oldest, own := 0, 0
 	for i, c := range slices.Backward(conns) {
@@ -142,10 +149,9 @@ func (p *Pool) evict(to peer) {
 		}
 	}
 	if own < p.config.PerEndpoint/2 {
-		oldest = 0
+		return 0
 	}
-	_ = conns[oldest].Close()
-	p.conns[to.group] = slices.Delete(conns, oldest, oldest+1)
+	return oldest
 }
 
 // keeps needs mu.
@@ -169,12 +175,12 @@ func (p *Pool) serves(id workload.ID) bool {
 	return joined || id == workload.Host
 }
 
-// Join keeps connections of a workload from now on, Leave resets those that are kept and keeps none: those in use are reset as they are put. What has sent
+// Join keeps connections of a workload from now on, which count in an account, Leave resets those that are kept and keeps none: those in use are reset as they are put. What has sent
 // its end and gets no answer, since the interface of a pod goes before its last process does, would hold the network namespace for minutes.
-func (p *Pool) Join(id workload.ID) {
+func (p *Pool) Join(id, account workload.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.joined[id] = struct{}{}
+	p.joined[id] = account
 }
 
 // Leave is the counterpart of Join.
@@ -182,14 +188,10 @@ func (p *Pool) Leave(id workload.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.joined, id)
-	for at, conns := range p.conns {
-		if at.workload != id {
-			continue
+	for at := range p.conns {
+		if at.workload == id {
+			p.drop(at, func(c *Conn) { Abort(c.Conn) })
 		}
-		for _, c := range conns {
-			Abort(c.Conn)
-		}
-		delete(p.conns, at)
 	}
 }
 
@@ -220,31 +222,22 @@ func (p *Pool) KeepOnly(added, dropped []netip.AddrPort) {
 
 // dropAll closes the connections of the groups that f reports true for, and says how many there were. It needs mu.
 func (p *Pool) dropAll(f func(group) bool) (closed int) {
-	for at, conns := range p.conns {
-		if !f(at) {
-			continue
+	for at := range p.conns {
+		if f(at) {
+			closed += p.drop(at, func(c *Conn) { _ = c.Close() })
 		}
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		delete(p.conns, at)
-		closed += len(conns)
 	}
 	return closed
 }
 
-// makeRoom closes the connections that may have the room which another one of a workload lacks, and says how many there were. Each network namespace has
-// ports of its own, while descriptors and memory are the daemon's.
-func (p *Pool) makeRoom(of workload.ID, shortage error) (closed int) {
-	if !upstream.IsPortShortage(shortage) {
-		return p.Shed()
-	}
+// shedOf closes the connections of a workload, because there is no room for another, and says how many there were.
+func (p *Pool) shedOf(of workload.ID) (closed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropAll(func(at group) bool { return at.workload == of })
 }
 
-// Shed closes all connections, because there is no room for another, and says how many there were.
+// Shed does the same with those of all workloads.
 func (p *Pool) Shed() (closed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,15 +260,13 @@ func (p *Pool) start() {
 func (p *Pool) Sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at, conns := range p.conns {
-		conns = slices.DeleteFunc(conns, func(c *Conn) bool {
-			if p.usable(c) {
-				return false
+	for at := range p.conns {
+		for i := len(p.conns[at]) - 1; i >= 0; i-- {
+			if !p.usable(p.conns[at][i]) {
+				_ = p.remove(at, i).Close()
 			}
-			_ = c.Close()
-			return true
-		})
-		if p.conns[at] = conns; len(conns) == 0 {
+		}
+		if len(p.conns[at]) == 0 {
 			delete(p.conns, at)
 		}
 	}

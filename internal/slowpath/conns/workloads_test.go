@@ -33,8 +33,8 @@ func newPool(t *testing.T, c Config) *Pool {
 	}
 	p := New(c)
 	t.Cleanup(p.Close)
-	p.Join(1)
-	p.Join(2)
+	p.Join(1, 1)
+	p.Join(2, 2)
 	return p
 }
 
@@ -118,24 +118,46 @@ func TestEndpointsThatAreNotKeptAreSoForAllWorkloads(t *testing.T) {
 	}
 }
 
-// Where a namespace lacks ports, idle connections of the others do not have them.
+// A workload makes room of its own, and others lose idle connections only where that did not help. Where a namespace lacks ports, those of the others do not have
+// them.
 func TestRoomIsMadeWhereItIs(t *testing.T) {
 	for _, tt := range []struct {
-		err    error
-		others bool
-	}{{unix.EMFILE, true}, {unix.ENOMEM, true}, {unix.EADDRNOTAVAIL, false}, {unix.EADDRINUSE, false}} {
-		dials := 0
-		p := newPool(t, Config{Dial: func(context.Context, workload.ID, netip.AddrPort) (net.Conn, error) {
-			if dials++; dials > 1 {
-				return &idleConn{}, nil
+		name string
+		err  error
+		// failing are the dials that fail, own says whether the workload has an idle connection, others whether those of the host are to close.
+		failing     int
+		own, others bool
+		dials       int
+	}{
+		{"descriptors, and its own had them", unix.EMFILE, 1, true, false, 2},
+		{"descriptors, and its own did not help", unix.EMFILE, 2, true, true, 3},
+		{"descriptors, and it has none of its own", unix.EMFILE, 1, false, true, 2},
+		{"memory, and its own had it", unix.ENOMEM, 1, true, false, 2},
+		{"memory, and it has none of its own", unix.ENOMEM, 1, false, true, 2},
+		{"ports", unix.EADDRNOTAVAIL, 1, true, false, 2},
+		{"ports, and its own did not help", unix.EADDRINUSE, 2, true, false, 2},
+		{"ports, and it has none of its own", unix.EADDRINUSE, 1, false, false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dials := 0
+			p := newPool(t, Config{Dial: func(context.Context, workload.ID, netip.AddrPort) (net.Conn, error) {
+				if dials++; dials > tt.failing {
+					return &idleConn{}, nil
+				}
+				return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", tt.err)}
+			}})
+			own, other := &idleConn{closed: true}, park(p, workload.Host, server)
+			if tt.own {
+				own = park(p, 1, server)
 			}
-			return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", tt.err)}
-		}})
-		own, other := park(p, 1, server), park(p, workload.Host, server)
-		_, err := p.Connect(t.Context(), Destination{Workload: 1, Address: server}, time.Minute)
-		if err != nil || dials != 2 || !own.closed || other.closed != tt.others {
-			t.Errorf("%v: got %v behind %d dials; closed: own %t, the host's %t", tt.err, err, dials, own.closed, other.closed)
-		}
+			_, err := p.Connect(t.Context(), Destination{Workload: 1, Address: server}, time.Minute)
+			if connected := err == nil; connected != (tt.dials > tt.failing) || dials != tt.dials {
+				t.Errorf("got %v behind %d dials, want %d", err, dials, tt.dials)
+			}
+			if !own.closed || other.closed != tt.others {
+				t.Errorf("closed: its own %t, the host's %t; want true, %t", own.closed, other.closed, tt.others)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/pool"
+	"github.com/xlb-project/xlb/internal/quota"
+	"github.com/xlb-project/xlb/internal/view"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// leastEntries is what each table has that workloads share, however few descriptors there are.
+const leastEntries = 16
+
+// descriptors is how many files the daemon may have open (RLIMIT_NOFILE's soft limit).
+func descriptors() (int, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("read the limit of open files (RLIMIT_NOFILE): %w", err)
+	}
+	return int(min(limit.Cur, math.MaxInt32)), nil
+}
+
+// maxConnections is how many connections of clients are intercepted, of which the kernel can have so many, by a daemon with so many descriptors.
+func maxConnections(files int, kernel uint32) uint32 {
+	return min(kernel, uint32(max(files/2, leastEntries)))
+}
+
+// maxRequests is how many requests user space has in progress, of a daemon with so many descriptors.
+func maxRequests(files int) int { return max(files/4, leastEntries) }
+
+// maxIdle is how many connections to endpoints it keeps that no request uses.
+func maxIdle(files int) int { return max(files/8, leastEntries) }
+
+// ownFiles is how many descriptors the daemon has open that serves no workload: programs, maps, links.
+const ownFiles = 128
+
+// maxISocks is how many descriptors are for connections to endpoints that the kernel moves requests to, and for what each workload takes: what the others leave.
+func maxISocks(files int) int { return max(files/8-ownFiles, files/32, leastEntries) }
+
+// maxNamespaces is how many network namespaces may be served, or left alone, beside the daemon's own: with a quarter of the descriptors, of which one maker has
+// a ninth. I-socks are fewer for it.
+func maxNamespaces(files int) int { return max(files/4/pool.DescriptorsOfWorkload, leastEntries) }
+
+// tableOf is one that has so many entries while workloads share it. The host alone may have any number: it takes nothing from others.
+func tableOf(size int) *quota.Table[workload.ID] {
+	table := quota.New[workload.ID](math.MaxInt, 1)
+	table.SetSize(size)
+	return table
+}
+
+// quotas are the tables that workloads share, as they are shown.
+func (n *Node) quotas() []view.Quota {
+	return []view.Quota{
+		{Of: "connections", Usage: n.anchors.ConnectionUsage},
+		{Of: "isocks", Usage: n.pool.Usage},
+		{Of: "requests", Usage: n.proxy.RequestUsage},
+		{Of: "idle_connections", Usage: n.proxy.IdleUsage},
+		{Of: "copies", Usage: n.proxy.CopyUsage},
+		{Of: "namespaces", Usage: n.workloads.Usage},
+	}
+}
