@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -25,7 +26,7 @@ const podsEach = 250
 // startCrowds makes n pods.
 func startCrowds(l *lab.Lab, n int) (all crowds, err error) {
 	for first := 0; first < n; first += podsEach {
-		c, err := startCrowd(l, min(podsEach, n-first))
+		c, err := startCrowd(l, first/podsEach, min(podsEach, n-first))
 		if err != nil {
 			return nil, errors.Join(err, all.end())
 		}
@@ -57,13 +58,22 @@ type crowd struct {
 	out *bufio.Reader
 }
 
-// startCrowd starts one that has made n pods.
-func startCrowd(l *lab.Lab, n int) (*crowd, error) {
+// containerIn makes a cgroup that looks like a container's: what one container may make is bounded.
+func containerIn(l *lab.Lab, number int) (*os.File, error) {
+	path := filepath.Join(l.Workload(), "clients", fmt.Sprintf("%064x", number))
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	return os.Open(path)
+}
+
+// startCrowd starts one that has made n pods, in the container with that number.
+func startCrowd(l *lab.Lab, number, n int) (*crowd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.Open(l.Workload() + "/clients")
+	dir, err := containerIn(l, number)
 	if err != nil {
 		return nil, err
 	}

@@ -44,10 +44,16 @@ func requireEach(t *testing.T, load *programs.LoadReport, from netip.Addr, each 
 // requireFast fails unless so many requests are counted, and the kernel has served its share of those that did not meet a pool that was opening.
 func requireFast(t *testing.T, b *harness.Balancer, mode harness.Mode, requests int) {
 	t.Helper()
+	requireFastSince(t, b, mode, harness.ServedSoFar{}, requests)
+}
+
+// requireFastSince is requireFast, whose share is of the requests since a moment.
+func requireFastSince(t *testing.T, b *harness.Balancer, mode harness.Mode, before harness.ServedSoFar, requests int) {
+	t.Helper()
 	if fast, slow := b.Served(t); fast+slow != float64(requests) {
 		t.Errorf("requests: %.0f in the kernel and %.0f in the daemon, want %d together", fast, slow, requests)
 	}
-	b.RequireFast(t, mode, podFast)
+	b.RequireFastSince(t, mode, before, podFast)
 }
 
 func TestOneDaemonServesThePodsOfAHost(t *testing.T) {
@@ -222,11 +228,12 @@ func TestALoopbackEndpointIsTheServerOfEachPod(t *testing.T) {
 				t.Errorf("requests of a namespace without a server: got %v, want %d of 503", load.Status, failing)
 			}
 		}
+		before := balancer.ServedSoFar(t)
 		for i, pod := range pods {
 			load := runLoad(t, pod.Place, programs.LoadSpec{Address: podService.String(), Requests: requests, Asks: []programs.Ask{{Path: "/from"}}})
 			requireEach(t, &load, endpoint.Addr(), requests, fmt.Sprintf("pod %d", i))
 		}
-		requireFast(t, balancer, mode, len(pods)*requests+2*failing)
+		requireFastSince(t, balancer, mode, before, len(pods)*requests+2*failing)
 	})
 }
 
@@ -292,8 +299,9 @@ func TestAPodThatIsRefusedTakesAnEndpointFromNoOther(t *testing.T) {
 		if load := runLoad(t, refused.Place, programs.LoadSpec{Address: podService.String(), Requests: failing}); load.Status[503] != failing {
 			t.Errorf("requests of the pod that is refused: got %v, want %d of 503", load.Status, failing)
 		}
+		before := balancer.ServedSoFar(t)
 		load := runLoad(t, allowed.Place, programs.LoadSpec{Address: podService.String(), Requests: requests, Asks: []programs.Ask{{Path: "/from"}}})
 		requireEach(t, &load, allowed.Address, requests, "a")
-		requireFast(t, balancer, mode, requests+failing)
+		requireFastSince(t, balancer, mode, before, requests+failing)
 	})
 }

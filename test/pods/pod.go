@@ -114,7 +114,7 @@ func connect(to netip.AddrPort, patience time.Duration) (conn net.Conn, took tim
 		switch {
 		case err == nil:
 			return conn, took, nil
-		case !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENETUNREACH):
+		case !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EINTR):
 			return nil, took, err
 		case took > patience:
 			return nil, took, errNotServed

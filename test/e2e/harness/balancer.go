@@ -259,6 +259,9 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 		argv = append(argv, "--cgroup", p.Cgroup())
 	}
 	argv = append(argv, config.Arguments...)
+	if config.Files > 0 {
+		argv = append([]string{"prlimit", fmt.Sprintf("--nofile=%d:%[1]d", config.Files), "--"}, argv...)
+	}
 	if mode.Waits {
 		argv = append([]string{"env", "XLB_TEST_WAIT_FOR_LOCKS=1"}, argv...)
 	}
@@ -446,15 +449,31 @@ func (b *Balancer) Served(t testing.TB) (fast, slow float64) {
 // load of few requests has more of these than any share allows.
 const growing = 64
 
+// ServedSoFar says how requests were served: in the kernel and in the daemon, and how many of these found no idle i-sock, or came too soon.
+type ServedSoFar struct{ fast, slow, empty, behind float64 }
+
+// ServedSoFar is what RequireFastSince begins with.
+func (b *Balancer) ServedSoFar(t testing.TB) ServedSoFar {
+	t.Helper()
+	fast, slow := b.Served(t)
+	return ServedSoFar{fast, slow, b.Metric(t, "xlb_handovers_total", `reason="pool_empty"`), b.Metric(t, "xlb_handovers_total", `reason="pipelined"`)}
+}
+
 // RequireFast fails unless the kernel has served at least this share of the
 // requests, as a fraction of 1. It says nothing in other modes.
 func (b *Balancer) RequireFast(t testing.TB, mode Mode, share float64) {
 	t.Helper()
+	b.RequireFastSince(t, mode, ServedSoFar{}, share)
+}
+
+// RequireFastSince is RequireFast of the requests since a moment: those before, as of a client that no endpoint can serve, are the daemon's.
+func (b *Balancer) RequireFastSince(t testing.TB, mode Mode, before ServedSoFar, share float64) {
+	t.Helper()
 	if !mode.Fast {
 		return
 	}
-	fast, slow := b.Served(t)
-	empty, behind := b.Metric(t, "xlb_handovers_total", `reason="pool_empty"`), b.Metric(t, "xlb_handovers_total", `reason="pipelined"`)
+	now := b.ServedSoFar(t)
+	fast, slow, empty, behind := now.fast-before.fast, now.slow-before.slow, now.empty-before.empty, now.behind-before.behind
 	slow -= min(slow, min(growing, empty)+min(growing, max(empty, behind)))
 	if fast < share*(fast+slow) || fast == 0 {
 		t.Errorf("served fast: got %.0f of %.0f, want at least %.0f %%\n%s", fast, fast+slow, 100*share, b.handovers(t))

@@ -85,7 +85,11 @@ func newCgroup(t testing.TB) *cgroup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, fmt.Sprintf("%s%d", prefix, cgroups.Add(1)))
+	return newCgroupAt(t, filepath.Join(root, fmt.Sprintf("%s%d", prefix, cgroups.Add(1))))
+}
+
+func newCgroupAt(t testing.TB, path string) *cgroup {
+	t.Helper()
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatalf("make a cgroup (the tests need root): %v", err)
 	}

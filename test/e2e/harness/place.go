@@ -60,6 +60,21 @@ func apart(t testing.TB, in *cgroup) *Place {
 	return p
 }
 
+// Below is the same place in a cgroup below its own, which is made, and each one between that is not there. A pod of a container runtime has such a name.
+func (p *Place) Below(t testing.TB, name string) *Place {
+	t.Helper()
+	below := *p
+	for part := range strings.SplitSeq(name, "/") {
+		path := filepath.Join(below.cgroup.path, part)
+		if _, err := os.Stat(path); err == nil {
+			below.cgroup = &cgroup{path: path}
+			continue
+		}
+		below.cgroup = newCgroupAt(t, path)
+	}
+	return &below
+}
+
 // letGo closes the test's descriptor of the namespace. Nothing can be done in the place from then on.
 func (p *Place) letGo(t testing.TB) {
 	t.Helper()

@@ -25,6 +25,8 @@ type AbuserSpec struct {
 	// Flood is sent over and over, up to Most bytes, until the other side has had enough.
 	Flood string
 	Most  int
+	// Keeps: connections that the other side has ended stay open on this one.
+	Keeps bool
 	// Resets: the connections are reset when the program ends.
 	Resets bool
 }
@@ -45,8 +47,10 @@ const abuserWorkers = 64
 type abuser struct {
 	spec AbuserSpec
 
-	mu     sync.Mutex // guards report
+	mu     sync.Mutex // guards what follows
 	report AbuserReport
+	// ended are connections that have ended, and are not closed.
+	ended []net.Conn
 }
 
 func runAbuser(s *stdio) error {
@@ -112,8 +116,7 @@ func (a *abuser) count(change func(*AbuserReport)) {
 
 // listen counts the first answer, and the end.
 func (a *abuser) listen(conn net.Conn) {
-	defer a.count(func(r *AbuserReport) { r.Open-- })
-	defer conn.Close()
+	defer a.end(conn)
 	r := bufio.NewReaderSize(conn, 512)
 	response, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -123,6 +126,17 @@ func (a *abuser) listen(conn net.Conn) {
 	a.count(func(r *AbuserReport) { r.Status[response.StatusCode]++ })
 	// Whatever ends it, it has ended.
 	_, _ = io.Copy(io.Discard, r)
+}
+
+func (a *abuser) end(conn net.Conn) {
+	a.count(func(r *AbuserReport) { r.Open-- })
+	if a.spec.Keeps {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.ended = append(a.ended, conn)
+		return
+	}
+	conn.Close()
 }
 
 func (a *abuser) goOn(conn net.Conn) {
