@@ -4,7 +4,6 @@ package pool
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -231,14 +230,14 @@ func (r *rig) usageLocked(taken []uint32) string {
 	for _, o := range r.p.origins {
 		accounts[o.Account()]++
 	}
-	if !reflect.DeepEqual(accounts, r.p.accounts) {
-		return fmt.Sprintf("workloads by account: counted %v, got %v", r.p.accounts, accounts)
+	if got := r.p.slots.Joined(); got != len(accounts) {
+		return fmt.Sprintf("accounts with workloads: counted %d, got %v", got, accounts)
 	}
 	slots := map[workload.ID]int{}
 	r.eachLocked(func(sub *subpool) string { slots[sub.from.Account()] += sub.open + sub.dialing + sub.dead; return "" })
 	for id, of := range usage.By {
-		if r.p.accounts[id] == 0 || of.Taken != slots[id] {
-			return fmt.Sprintf("slots of account %d, which is known %t: counted %d, got %d", id, r.p.accounts[id] != 0, of.Taken, slots[id])
+		if accounts[id] == 0 || of.Taken != slots[id] {
+			return fmt.Sprintf("slots of account %d, which is known %t: counted %d, got %d", id, accounts[id] != 0, of.Taken, slots[id])
 		}
 		delete(slots, id)
 	}

@@ -57,7 +57,7 @@ func (p *Pool) Join(w *workload.Workload) {
 		return
 	}
 	p.origins[w.ID] = o
-	p.accounts[w.Account()]++
+	p.slots.Join(w.Account())
 	p.others++
 	p.shareLocked()
 	for _, d := range p.destinations {
@@ -91,15 +91,7 @@ func (p *Pool) Leave(id workload.ID) {
 func (p *Pool) releaseOriginLocked(o *origin) {
 	if o.left && o.subpools == 0 && p.origins[o.ID] == o {
 		delete(p.origins, o.ID)
-		p.releaseAccountLocked(o.Account())
-	}
-}
-
-// releaseAccountLocked forgets an account without workloads.
-func (p *Pool) releaseAccountLocked(account workload.ID) {
-	if p.accounts[account]--; p.accounts[account] == 0 {
-		delete(p.accounts, account)
-		p.slots.Forget(account)
+		p.slots.Leave(o.Account())
 	}
 }
 

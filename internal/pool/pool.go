@@ -172,8 +172,6 @@ type Pool struct {
 	// origins are the workloads that have i-socks, or may have some. others counts those that are not the host, and have not left.
 	origins map[workload.ID]*origin
 	others  int
-	// accounts counts the workloads of each account.
-	accounts map[workload.ID]int
 	// live are the subpools that have i-socks, leaving those that are gone: of thousands few, and sweeps look at them alone.
 	live, leaving map[*subpool]struct{}
 	isocks        map[uint32]*isock
@@ -256,7 +254,6 @@ func New(cfg Config) (*Pool, error) {
 		dialer:       dialer{isn: newISNGenerator(), congestion: cfg.CongestionControl},
 		destinations: map[uint32]*destination{},
 		origins:      map[workload.ID]*origin{},
-		accounts:     map[workload.ID]int{},
 		live:         map[*subpool]struct{}{},
 		leaving:      map[*subpool]struct{}{},
 		isocks:       map[uint32]*isock{},
@@ -271,7 +268,7 @@ func New(cfg Config) (*Pool, error) {
 	}
 	if !cfg.NoHost {
 		p.origins[workload.Host] = newOrigin(cfg.Own, maxDials)
-		p.accounts[workload.Host]++
+		p.slots.Join(workload.Host)
 	}
 	p.shareLocked()
 	if p.beats, err = poller.Every(p.beat); err != nil {

@@ -19,7 +19,7 @@ func (p *Pool) atLimitLocked(from *origin) bool {
 // the others has taken, this one may have i-socks for which no request waits. Where all have as many it says whether half of the slots are free.
 func (p *Pool) isModestLocked(from *origin) bool {
 	_, free := p.capacityLocked()
-	return len(p.accounts)*p.slots.TakenBy(from.Account()) < free
+	return p.slots.Joined()*p.slots.TakenBy(from.Account()) < free
 }
 
 // noRoomLocked says why a workload gets no slot.

@@ -19,11 +19,15 @@ type Table[K comparable] struct {
 	taken    int
 	refused  uint64
 	users    map[K]*user
+	// joined counts the users that have members.
+	joined int
 }
 
 type user struct {
 	taken   int
 	refused uint64
+	// members are those that have joined and not left.
+	members int
 	// isOver: it takes no more. It is forgotten when it has given all back.
 	isOver bool
 }
@@ -63,15 +67,53 @@ func (t *Table[K]) SetShared(is bool) {
 	t.isShared = is
 }
 
-// Take takes an entry for a user. false: it gets none, which is counted.
-func (t *Table[K]) Take(of K) bool {
+// Join has a member of a user take part: several workloads may be one user. Leave is its counterpart. The user is forgotten behind its last member.
+func (t *Table[K]) Join(of K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	u := t.userLocked(of)
+	if u.members == 0 {
+		t.joined++
+	}
+	u.members++
+	u.isOver = false
+}
+
+// Leave is the counterpart of Join.
+func (t *Table[K]) Leave(of K) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.users[of]
+	if u == nil || u.members == 0 {
+		panic("quota: a user is left that was not joined")
+	}
+	if u.members--; u.members == 0 {
+		t.joined--
+		t.forgetLocked(of, u)
+	}
+}
+
+// Joined is how many users have members.
+func (t *Table[K]) Joined() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.joined
+}
+
+func (t *Table[K]) userLocked(of K) *user {
 	u := t.users[of]
 	if u == nil {
 		u = &user{}
 		t.users[of] = u
 	}
+	return u
+}
+
+// Take takes an entry for a user. false: it gets none, which is counted.
+func (t *Table[K]) Take(of K) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.userLocked(of)
 	if !t.allowsLocked(u) {
 		u.refused++
 		t.refused++
@@ -142,7 +184,7 @@ func (t *Table[K]) Return(of K) {
 	}
 	u.taken--
 	t.taken--
-	if u.taken == 0 && (u.isOver || u.refused == 0) {
+	if u.taken == 0 && u.members == 0 && (u.isOver || u.refused == 0) {
 		delete(t.users, of)
 	}
 }
@@ -151,14 +193,17 @@ func (t *Table[K]) Return(of K) {
 func (t *Table[K]) Forget(of K) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.users[of]
-	switch {
-	case u == nil:
-	case u.taken == 0:
-		delete(t.users, of)
-	default:
-		u.isOver = true
+	if u := t.users[of]; u != nil {
+		t.forgetLocked(of, u)
 	}
+}
+
+func (t *Table[K]) forgetLocked(of K, u *user) {
+	if u.taken == 0 {
+		delete(t.users, of)
+		return
+	}
+	u.isOver = true
 }
 
 // Usage is the current state.
@@ -167,7 +212,7 @@ func (t *Table[K]) Usage() Usage[K] {
 	defer t.mu.Unlock()
 	usage := Usage[K]{Size: t.size, Taken: t.taken, Refused: t.refused, By: make(map[K]Use, len(t.users))}
 	for k, u := range t.users {
-		if !u.isOver {
+		if !u.isOver && (u.taken > 0 || u.refused > 0) {
 			usage.By[k] = Use{Taken: u.taken, Refused: u.refused}
 		}
 	}

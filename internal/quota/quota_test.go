@@ -129,6 +129,47 @@ func TestUsersWithoutEntriesTakeNoMemory(t *testing.T) {
 	}
 }
 
+// One user may be several members, which come and go.
+func TestAUserIsForgottenBehindItsLastMember(t *testing.T) {
+	table := New[string](4, 1)
+	table.SetShared(true)
+	for range 2 {
+		table.Join("a")
+	}
+	table.Join("b")
+	takeAll(table, "a")
+	if got := table.Joined(); got != 2 {
+		t.Errorf("users with members: %d, want 2", got)
+	}
+	table.Leave("a")
+	its := map[string]Use{"a": {Taken: 2, Refused: 1}}
+	if got := table.Usage().By; !reflect.DeepEqual(got, its) || table.Joined() != 2 {
+		t.Errorf("with a member left: %+v of %d users, want %+v of 2", got, table.Joined(), its)
+	}
+	table.Leave("a")
+	if got := table.Usage(); len(got.By) != 0 || got.Taken != 2 || table.Joined() != 1 {
+		t.Errorf("without members: %+v, want two entries of no user that is known", got)
+	}
+	table.Return("a")
+	table.Return("a")
+	table.Leave("b")
+	if len(table.users) != 0 || table.Joined() != 0 {
+		t.Errorf("%d users are remembered, want none", len(table.users))
+	}
+}
+
+func TestLeavingWithoutJoiningPanics(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it did not panic: the number of users would be wrong from now on")
+		}
+	}()
+	table := New[int](4, 1)
+	table.Join(1)
+	table.Leave(1)
+	table.Leave(1)
+}
+
 func TestGivingBackWhatWasNotTakenPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {

@@ -23,15 +23,13 @@ type quotas struct {
 	mu sync.Mutex
 	// served are the workloads other than the host, with their accounts. Guarded by mu.
 	served map[workload.ID]workload.ID
-	// members counts those of each account. Guarded by mu.
-	members map[workload.ID]int
 }
 
 func newQuotas(c *Config) *quotas {
 	unbounded := func() *quota.Table[workload.ID] { return quota.New[workload.ID](math.MaxInt, 1) }
 	return &quotas{
 		requests: cmp.Or(c.Requests, unbounded()), idle: cmp.Or(c.Idle, unbounded()), copies: quota.New[workload.ID](maxMirrors, 1),
-		served: map[workload.ID]workload.ID{}, members: map[workload.ID]int{},
+		served: map[workload.ID]workload.ID{},
 	}
 }
 
@@ -47,10 +45,13 @@ func (q *quotas) join(id, account workload.ID) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.served[id]; !ok {
-		q.members[account]++
+	if _, ok := q.served[id]; ok {
+		return
 	}
 	q.served[id] = account
+	for _, t := range q.all() {
+		t.Join(account)
+	}
 	q.shareLocked()
 }
 
@@ -64,12 +65,8 @@ func (q *quotas) leave(id workload.ID) {
 	if !ok {
 		return
 	}
-	if q.members[account]--; q.members[account] > 0 {
-		return
-	}
-	delete(q.members, account)
 	for _, t := range q.all() {
-		t.Forget(account)
+		t.Leave(account)
 	}
 }
 
