@@ -3,6 +3,7 @@
 package conns
 
 import (
+	"container/list"
 	"context"
 	"net"
 	"sync/atomic"
@@ -39,8 +40,8 @@ type Conn struct {
 	// Whole: that request has been sent to its end.
 	Whole  atomic.Bool
 	detach func() bool
-	// older and newer are its neighbours in its account's useOrder, while it is idle. Guarded by the pool's mu.
-	older, newer *Conn
+	// inUsed is its element of Pool.used, while it is idle. Guarded by the pool's mu.
+	inUsed *list.Element
 	// account is whose entry it has then.
 	account workload.ID
 	// lent is set where the connection is the fast path's, which takes it back.

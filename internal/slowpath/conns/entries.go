@@ -2,34 +2,10 @@
 
 package conns
 
-import "slices"
-
-// useOrder has the idle connections of an account, the one used longest ago first.
-type useOrder struct{ first, last *Conn }
-
-func (o *useOrder) add(c *Conn) {
-	c.older, c.newer = o.last, nil
-	if o.last == nil {
-		o.first = c
-	} else {
-		o.last.newer = c
-	}
-	o.last = c
-}
-
-func (o *useOrder) remove(c *Conn) {
-	if c.older == nil {
-		o.first = c.newer
-	} else {
-		c.older.newer = c.newer
-	}
-	if c.newer == nil {
-		o.last = c.older
-	} else {
-		c.newer.older = c.older
-	}
-	c.older, c.newer = nil, nil
-}
+import (
+	"container/list"
+	"slices"
+)
 
 // admit takes an entry of Config.Idle for a connection. Where its group, or its account, has as many as it may, another connection of it closes, whose
 // entry that is from then on. It reports false where the account has no other, or has more than its part since others have come: it gives them back one by one.
@@ -44,10 +20,11 @@ func (p *Pool) admit(c *Conn) bool {
 	if p.config.Idle.Take(c.account) {
 		return true
 	}
-	oldest := p.used[c.account].first
-	if oldest == nil {
+	used := p.used[c.account]
+	if used == nil {
 		return false
 	}
+	oldest := used.Front().Value.(*Conn)
 	// Of its group it is the first, too.
 	_ = p.unlink(oldest.peer.group, slices.Index(p.conns[oldest.peer.group], oldest)).Close()
 	if p.config.Idle.Exceeds(c.account) {
@@ -61,21 +38,21 @@ func (p *Pool) admit(c *Conn) bool {
 func (p *Pool) link(c *Conn) {
 	at := c.peer.group
 	p.conns[at] = append(p.conns[at], c)
-	order := p.used[c.account]
-	order.add(c)
-	p.used[c.account] = order
+	if p.used[c.account] == nil {
+		p.used[c.account] = list.New()
+	}
+	c.inUsed = p.used[c.account].PushBack(c)
 }
 
 // unlink takes the i-th connection of a group out of the pool, whose caller has its entry then. It needs mu.
 func (p *Pool) unlink(at group, i int) *Conn {
 	c := p.conns[at][i]
 	p.conns[at] = slices.Delete(p.conns[at], i, i+1)
-	order := p.used[c.account]
-	order.remove(c)
-	p.used[c.account] = order
-	if order.first == nil {
+	used := p.used[c.account]
+	if used.Remove(c.inUsed); used.Len() == 0 {
 		delete(p.used, c.account)
 	}
+	c.inUsed = nil
 	return c
 }
 

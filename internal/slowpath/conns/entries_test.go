@@ -187,8 +187,10 @@ func (l *life) wrong() string {
 	}
 	for id := range workload.ID(4) {
 		var ordered []*Conn
-		for c := l.pool.used[id].first; c != nil; c = c.newer {
-			ordered = append(ordered, c)
+		if used := l.pool.used[id]; used != nil {
+			for e := used.Front(); e != nil; e = e.Next() {
+				ordered = append(ordered, e.Value.(*Conn))
+			}
 		}
 		if len(ordered) != len(kept[id]) || usage.By[id].Taken != len(ordered) {
 			return fmt.Sprintf("workload %d has %d connections, %d in their order, and %d entries", id, len(kept[id]), len(ordered), usage.By[id].Taken)

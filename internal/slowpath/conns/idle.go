@@ -4,6 +4,7 @@ package conns
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"math"
 	"net"
@@ -46,8 +47,8 @@ type Pool struct {
 	mu sync.Mutex
 	// conns of each group, the one used last at the end. Guarded by mu.
 	conns map[group][]*Conn
-	// used is the same for each account. Guarded by mu.
-	used map[workload.ID]useOrder
+	// used has the idle connections of each account, the one used longest ago first. Guarded by mu.
+	used map[workload.ID]*list.List
 	// timer runs while there are idle connections, but for one last time. Guarded by mu.
 	timer   *time.Timer
 	running bool // guarded by mu
@@ -66,7 +67,7 @@ func New(config Config) *Pool {
 	config.Idle = cmp.Or(config.Idle, quota.New[workload.ID](math.MaxInt, 1))
 	return &Pool{
 		config: config, interval: min(config.Keep, sweepInterval),
-		conns: map[group][]*Conn{}, used: map[workload.ID]useOrder{}, joined: map[workload.ID]workload.ID{},
+		conns: map[group][]*Conn{}, used: map[workload.ID]*list.List{}, joined: map[workload.ID]workload.ID{},
 	}
 }
 
