@@ -213,13 +213,13 @@ struct control {
 	__u32 reserved[10];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
-	/* Those of all accounts, and of accounts that are no more. Writers: sock_ops, release program. */
+	/* Those of all accounts, and of accounts that are no more. Writers: connect programs, sock_ops, release program. */
 	__u32 connections;
 };
 
 /* What the clients of one or more network namespaces have together, by anchor_ports.account. */
 struct account {
-	/* Open connections to service addresses that were intercepted. Writers: sock_ops, release program. */
+	/* Connections to service addresses that were intercepted, from connect on. Writers: connect programs, sock_ops, release program. */
 	__u32 connections;
 	__u32 reserved;
 	/* Connections that were not intercepted because there were as many as may be. Writers: connect programs. */

@@ -232,9 +232,11 @@ func TestConnectionsOfMultipathTCPCountUntilTheyEnd(t *testing.T) {
 
 func needMultipath(t *testing.T) {
 	t.Helper()
-	if on, err := os.ReadFile("/proc/sys/net/mptcp/enabled"); err != nil || on[0] != '1' {
-		t.Skip("the kernel has no Multipath TCP")
+	err := os.WriteFile("/proc/sys/net/mptcp/enabled", []byte("1"), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the kernel has no Multipath TCP (CONFIG_MPTCP)")
 	}
+	must(t, err)
 }
 
 func onSocket(t *testing.T, c *net.TCPConn, f func(fd int)) {
