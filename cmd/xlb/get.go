@@ -262,7 +262,7 @@ func workloadCells(w *admin.Workload) []string {
 	}
 	return []string{
 		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
-		number(w.Connections), number(w.Uses["isocks"].Taken), number(w.Uses["requests"].Taken), number(refusedAll(w)), stateText(w),
+		number(w.Connections), number(w.Uses[admin.QuotaISocks].Taken), number(w.Uses[admin.QuotaRequests].Taken), number(refusedAll(w)), stateText(w),
 	}
 }
 
@@ -270,7 +270,7 @@ func workloadCells(w *admin.Workload) []string {
 // misses it.
 func refusedAll(w *admin.Workload) (n uint64) {
 	for of, use := range w.Uses {
-		if of != "idle_connections" {
+		if of != admin.QuotaIdleConnections {
 			n += use.Refused
 		}
 	}

@@ -5,9 +5,19 @@ package admin
 // QuotasPath is that of the tables that the workloads share.
 const QuotasPath = "/xlb/quotas"
 
+// Names of the tables, as Quota.Of and the labels of metrics have them.
+const (
+	QuotaConnections     = "connections"
+	QuotaISocks          = "isocks"
+	QuotaRequests        = "requests"
+	QuotaIdleConnections = "idle_connections"
+	QuotaCopies          = "copies"
+	QuotaNamespaces      = "namespaces"
+)
+
 // Quota is a row of /xlb/quotas: a table that the workloads share. While others than the host are served, one may have as many entries as are left free.
 type Quota struct {
-	// Of says what an entry is.
+	// Of is the name of the table: what an entry is.
 	Of string `json:"of"`
 	// Size is how many entries there may be, Taken how many there are.
 	Size  uint64 `json:"size"`

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/view"
@@ -37,8 +38,9 @@ func maxRequests(files int) int { return max(files/4, leastEntries) }
 // maxIdle is how many connections to endpoints it keeps that no request uses.
 func maxIdle(files int) int { return max(files/8, leastEntries) }
 
-// ownFiles is how many descriptors the daemon has open that serves no workload: programs, maps, links.
-const ownFiles = 128
+// ownFiles is how many descriptors the daemon has for itself: programs, maps, links, listeners. With a small configuration it has 135 open, and one more for each
+// page of a map that grows.
+const ownFiles = 256
 
 // maxISocks is how many descriptors are for connections to endpoints that the kernel moves requests to, and for what each workload takes: what the others leave.
 func maxISocks(files int) int { return max(files/8-ownFiles, files/32, leastEntries) }
@@ -57,11 +59,11 @@ func tableOf(size int) *quota.Table[workload.ID] {
 // quotas are the tables that workloads share, as they are shown.
 func (n *Node) quotas() []view.Quota {
 	return []view.Quota{
-		{Of: "connections", Usage: n.anchors.ConnectionUsage},
-		{Of: "isocks", Usage: n.pool.Usage},
-		{Of: "requests", Usage: n.proxy.RequestUsage},
-		{Of: "idle_connections", Usage: n.proxy.IdleUsage},
-		{Of: "copies", Usage: n.proxy.CopyUsage},
-		{Of: "namespaces", Usage: n.workloads.Usage},
+		{Of: admin.QuotaConnections, Usage: n.anchors.ConnectionUsage},
+		{Of: admin.QuotaISocks, Usage: n.pool.Usage},
+		{Of: admin.QuotaRequests, Usage: n.proxy.RequestUsage},
+		{Of: admin.QuotaIdleConnections, Usage: n.proxy.IdleUsage},
+		{Of: admin.QuotaCopies, Usage: n.proxy.CopyUsage},
+		{Of: admin.QuotaNamespaces, Usage: n.workloads.Usage},
 	}
 }

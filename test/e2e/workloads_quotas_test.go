@@ -132,12 +132,12 @@ func TestConnectionsOfOnePodLeaveRoomForOthers(t *testing.T) {
 			t.Errorf("connections of the hostile pod: %d are open and %d were refused, want %d of %d", report.Open, report.Refused, part, asked)
 		}
 		n.requireOtherServed(t)
-		n.requireHostile(t, "connections", report.Refused)
+		n.requireHostile(t, admin.QuotaConnections, report.Refused)
 		if got := n.balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_over_quota"`); got != float64(report.Refused) {
 			t.Errorf("connect_over_quota: got %v, want %d", got, report.Refused)
 		}
 		p.Kill(t)
-		harness.Eventually(t, patience, "the connections count no more", func() bool { return n.row(t, "connections").Taken == 0 })
+		harness.Eventually(t, patience, "the connections count no more", func() bool { return n.row(t, admin.QuotaConnections).Taken == 0 })
 		if _, report := n.abuse(t, part/2, ""); report.Refused != 0 {
 			t.Errorf("connections behind those: %d of %d were refused, want none", report.Refused, part/2)
 		}
@@ -162,11 +162,11 @@ func TestConnectionsCountWhenTheirPodIsJoinedAgain(t *testing.T) {
 	requireWorkloads(t, n.balancer, 2)
 	changeWorkload(t, n.balancer, n.host, "join", p.PID())
 	requireWorkloads(t, n.balancer, 3)
-	if row := n.row(t, "connections"); row.Taken != kept || row.Most == nil || row.Most.Taken != kept {
+	if row := n.row(t, admin.QuotaConnections); row.Taken != kept || row.Most == nil || row.Most.Taken != kept {
 		t.Errorf("the sockets that are open still: %+v, most: %+v; want that they count", row, row.Most)
 	}
 	p.Kill(t)
-	harness.Eventually(t, patience, "the connections count no more", func() bool { return n.row(t, "connections").Taken == 0 })
+	harness.Eventually(t, patience, "the connections count no more", func() bool { return n.row(t, admin.QuotaConnections).Taken == 0 })
 	if _, report := n.abuse(t, kept, ""); report.Refused != 0 {
 		t.Errorf("connections behind those: %d of %d were refused, want none", report.Refused, kept)
 	}
@@ -182,12 +182,12 @@ func TestRequestsOfOnePodLeaveRoomForOthers(t *testing.T) {
 	harness.Eventually(t, patience, "each request is held, or answered 503", func() bool {
 		var report programs.AbuserReport
 		p.Ask(t, "report", &report)
-		return report.Status[http.StatusServiceUnavailable] == refused && len(report.Status) == 1 && n.row(t, "requests").Taken == part
+		return report.Status[http.StatusServiceUnavailable] == refused && len(report.Status) == 1 && n.row(t, admin.QuotaRequests).Taken == part
 	})
 	n.requireOtherServed(t)
-	n.requireHostile(t, "requests", refused)
+	n.requireHostile(t, admin.QuotaRequests, refused)
 	p.Kill(t)
-	harness.Eventually(t, patience, "no request is in progress", func() bool { return n.row(t, "requests").Taken == 0 })
+	harness.Eventually(t, patience, "no request is in progress", func() bool { return n.row(t, admin.QuotaRequests).Taken == 0 })
 }
 
 // An i-sock is a descriptor, too: one pod has them to so many endpoints as there are of its own, and leaves descriptors for another's connections and requests.
@@ -202,7 +202,7 @@ func TestISocksOfOnePodLeaveDescriptorsForOthers(t *testing.T) {
 	n := newNeighbours(t, harness.Mode{Fast: true}, harness.OneCluster(own, endpoints...))
 	n.hostile.OriginAt(t, "own", netip.MustParseAddrPort("0.0.0.0:8081"))
 	requireClean(t, runLoad(t, n.hostile.Place, programs.LoadSpec{Address: own.String(), Connections: connections, Requests: requests, Asks: []programs.Ask{{Path: "/from"}}}))
-	if row := n.row(t, "isocks"); row.Refused == 0 || row.Taken > quotaFiles/16 {
+	if row := n.row(t, admin.QuotaISocks); row.Refused == 0 || row.Taken > quotaFiles/16 {
 		t.Errorf("i-socks of a pod that asks %d endpoints: %+v, want that some were refused", count, row)
 	}
 	n.requireOtherServed(t)
