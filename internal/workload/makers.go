@@ -142,6 +142,7 @@ func (s *Set) mayJoin(inode netns.Inode, path, maker string) bool {
 }
 
 func (s *Set) hasRoom(inode netns.Inode, maker string) *tooMany {
+	// The entry itself is taken when the namespace has its number; a refusal counts here.
 	if !s.makers.Take(maker) {
 		return &tooMany{maker: maker}
 	}
