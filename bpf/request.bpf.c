@@ -719,13 +719,13 @@ static __always_inline int request_send(struct sk_msg_md *msg, struct psock *ps,
 		return request_decline(msg, ps, HANDOVER_NO_CLUSTER, NO_ENDPOINT);
 	if (cluster_is_slow(c, to->hash))
 		return request_decline(msg, ps, HANDOVER_CLUSTER_SLOW, NO_ENDPOINT);
-	if (!cluster_enter(whole, &counted))
+	if (!cluster_enter(whole, ps->account, &counted))
 		return request_decline(msg, ps, HANDOVER_OVERFLOW, NO_ENDPOINT);
 	chosen = balance_pick(c, to->hash);
 	v = chosen >= FAILING_ENDPOINT ? HANDOVER_NO_ENDPOINT : request_move(msg, ps, to, edit, chosen, room, counted);
 	if (!v)
 		return SK_PASS;
-	cluster_leave(whole, counted);
+	cluster_leave(counted);
 	return request_decline(msg, ps, v, request_keeps_choice(v, chosen) ? chosen : NO_ENDPOINT);
 }
 

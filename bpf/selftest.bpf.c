@@ -333,3 +333,57 @@ int xlb_selftest_lease(struct __sk_buff *skb)
 	}
 	return 0;
 }
+
+/* What tests of circuit breakers ask: that a request of an account to the cluster of that index be counted; or that what an entry counts be taken
+ * back; or both, so many times. */
+enum breaker_test_kind {
+	BREAKER_TEST_ENTER = 0,
+	BREAKER_TEST_LEAVE,
+	BREAKER_TEST_BOTH,
+};
+
+struct breaker_test {
+	__u32 kind;
+	__u32 cluster;
+	__u32 account;
+	/* The entry, or how many times. */
+	__u32 n;
+};
+
+static long breaker_test_step(__u32 i, void *ctx)
+{
+	struct breaker_test *t = ctx;
+	struct cluster *c = cluster_at(t->cluster);
+	__u32 at;
+
+	(void)i;
+	if (!c)
+		return 1;
+	if (cluster_enter(c, t->account, &at))
+		cluster_leave(at);
+	return 0;
+}
+
+/* Only for tests: does what the packet says. The answer is the place, 0 for a request that need not be counted, or -1 for one that is not to be sent. */
+SEC("tc")
+int xlb_selftest_breaker(struct __sk_buff *skb)
+{
+	struct breaker_test t;
+	struct cluster *c;
+	__u32 at;
+
+	if (bpf_skb_load_bytes(skb, ETHERNET_HEADER, &t, sizeof(t)))
+		return -1;
+	if (t.kind == BREAKER_TEST_LEAVE) {
+		cluster_leave(t.n);
+		return 0;
+	}
+	if (t.kind == BREAKER_TEST_BOTH) {
+		bpf_loop(t.n, breaker_test_step, &t, 0);
+		return 0;
+	}
+	c = cluster_at(t.cluster);
+	if (!c || !cluster_enter(c, t.account, &at))
+		return -1;
+	return at;
+}

@@ -711,17 +711,37 @@ struct cluster {
 	/* Low half: the group that a choice begins with, 0 for none. High half: another number after each change, so that who has
 	 * chosen can tell that nothing has changed meanwhile. One word: a reader sees one version. Writer: daemon. */
 	__u64 root;
-	/* Requests in flight on both paths, as far as they were counted. Writers: everybody. */
-	__u32 active;
-	/* The kernel begins none while so many are; NO_LIMIT: it counts none. Writer: daemon. */
+	/* The kernel begins no request of an account while it has so many in flight; NO_LIMIT: it counts none. Writer: daemon. */
 	__u32 limit;
-	/* Changes when the index gets another cluster, and is never 0: a request in flight knows whose count it is in. Writer: daemon. */
+	/* That of no other cluster before or after it; never 0, at most LOAD_RETIRED - 1. Writer: daemon. */
 	__u32 number;
-	/* Non-zero: requests wait in the daemon for others to end, and come before the kernel's. Writer: daemon. */
-	__u32 waiting;
 	/* Of a subset the cluster's index, plus 1; 0: it is a cluster. Writer: daemon, before a route leads here. */
 	__u32 whole;
 	__u32 reserved;
+};
+
+/* Requests that one account has in flight to one cluster, on both paths, as far as they were counted. Writers of both: by atomic operations, each of which
+ * is taken back at the same entry, so that whose entry it is meanwhile does not matter. */
+struct load {
+	/* Writers: everybody. */
+	__u32 active;
+	/* Non-zero: requests wait in the daemon for others to end, and come before the kernel's. Writer: daemon. */
+	__u32 waiting;
+};
+
+enum load_sizes {
+	LOAD_SETS = 8192,
+	LOADS_OF_SET = 8,
+	/* In an owner's low half: requests that begin are counted at another entry. When this one counts none any more it is free. */
+	LOAD_RETIRED = 0x80000000,
+};
+
+/* The loads of those accounts and clusters that have the same hash. */
+struct load_set {
+	/* The account, high half, and cluster.number; 0: the entry is free. It is taken by compare-and-exchange. Writers: the request's program and the
+	 * daemon, which alone retires and frees. */
+	__u64 owners[LOADS_OF_SET];
+	struct load loads[LOADS_OF_SET];
 };
 
 enum no_limit {
@@ -987,7 +1007,7 @@ struct slot {
 	__u64 moved;
 	/* Status of the response, 0 before its head. */
 	__u32 status;
-	/* cluster.number, if the cluster counts this lease, else 0. Who clears it takes the lease from the count. Writers: the request's
+	/* The entry of the loads that counts this lease, plus 1, else 0. Who clears it takes the lease from the count. Writers: the request's
 	 * program, who ends the lease, the daemon when it goes on with the request. */
 	__u32 counted;
 	/* enum retry_flags: the request may be sent again. 0 once a response has begun that says no. Writers: the request's program, the

@@ -131,7 +131,7 @@ static __always_inline int lease_end(struct slot *s, __u32 index, __u64 lease, _
 	s->broken_lease = lease;
 	s->lease = lease + 1;
 	e = endpoint_at(s->endpoint);
-	cluster_leave_slot(s, e);
+	cluster_leave_slot(s);
 	pool_count(s, -1);
 	if (e) {
 		__sync_fetch_and_add(&e->outstanding, -1);
@@ -180,7 +180,7 @@ static __always_inline void lease_release(struct slot *s, __u32 index, __u64 lea
 	s->deadline_ns = 0;
 	s->pending = 0;
 	/* Nor its place in the count: who breaks the lease at this moment finds that it is gone. */
-	cluster_leave_slot(s, e);
+	cluster_leave_slot(s);
 	if (!slot_exchange_word(s, slot_word(SLOT_LEASED, lease), slot_word(SLOT_READY, 0)))
 		return;
 	s->lease = lease + 1;

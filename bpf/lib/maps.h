@@ -95,6 +95,7 @@ SHARED_ARRAY(controls, control, 1)
 
 /* Balancing state. Writers: daemon and every program that picks, by atomic operations. */
 SHARED_ARRAY(clusters, cluster, 4096)
+SHARED_ARRAY(load_sets, load_set, LOAD_SETS)
 SHARED_ARRAY(groups, group, 16384)
 SHARED_ARRAY(endpoints, endpoint, 16384)
 SHARED_ARRAY(endpoint_addresses, endpoint_address, 16384)

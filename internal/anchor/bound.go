@@ -263,7 +263,8 @@ func (c *Conn) serveBound() {
 	}
 	if c.from != nil {
 		s.From = func() upstream.Origin { return *c.from.Load() }
-		s.Tenant, s.Workload = s.From().Tenant, s.From().Workload
+		from := s.From()
+		s.Tenant, s.Workload, s.Account = from.Tenant, from.Workload, from.Account
 	}
 	r := c.boundaryOfOwn().read(s, c.set.cfg.Handler.Serve)
 	c.requests.Add(r.Requests)

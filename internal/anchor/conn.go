@@ -269,6 +269,7 @@ func (c *Conn) session(slow maps.SlowConn) Session {
 		VIP:      c.vip,
 		Client:   c.client,
 		Workload: c.workload.ID,
+		Account:  c.workload.Account(),
 		Reason:   maps.Verdict(slow.Reason),
 		Endpoint: slow.Endpoint - 1,
 		Draw:     slow.Draw,

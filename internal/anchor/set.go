@@ -29,8 +29,8 @@ type Session struct {
 	// Listener is the listener's number.
 	Listener    uint32
 	VIP, Client netip.AddrPort
-	// Workload is the network namespace of the client.
-	Workload workload.ID
+	// Workload is the network namespace of the client, and Account that by which what its maker has is counted.
+	Workload, Account workload.ID
 	// Reason is why the kernel declined; VerdictOK when it never saw the bytes.
 	Reason maps.Verdict
 	// Endpoint is the index of the endpoint that the kernel had chosen, NoEndpoint for none, FailingEndpoint where the first request is to fail.

@@ -208,7 +208,7 @@ func (d *Datapath) wrapPages(spec *ebpf.CollectionSpec) {
 func (d *Datapath) wrapMaps() error {
 	m, pages := &d.objects.xlbMaps, d.pages
 	arrays := maps.Arrays{
-		Control: m.Controls, Clusters: m.Clusters, Groups: m.Groups, Endpoints: m.Endpoints, Addresses: m.EndpointAddresses, VHosts: m.Vhosts,
+		Control: m.Controls, Clusters: m.Clusters, LoadSets: m.LoadSets, Groups: m.Groups, Endpoints: m.Endpoints, Addresses: m.EndpointAddresses, VHosts: m.Vhosts,
 		Pools: m.Pools, Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
 		BucketLists: pages["bucket_lists"],
 	}

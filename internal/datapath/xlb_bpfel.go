@@ -43,6 +43,7 @@ const (
 	xlbMapIsockSlots           = "isock_slots"
 	xlbMapIsocks               = "isocks"
 	xlbMapListeners            = "listeners"
+	xlbMapLoadSets             = "load_sets"
 	xlbMapMsgLogic             = "msg_logic"
 	xlbMapPathTexts            = "path_texts"
 	xlbMapPathTextsFirst       = "path_texts_first"
@@ -91,6 +92,7 @@ const (
 	xlbProgXlbRequestDispatch  = "xlb_request_dispatch"
 	xlbProgXlbResponse         = "xlb_response"
 	xlbProgXlbResponseDispatch = "xlb_response_dispatch"
+	xlbProgXlbSelftestBreaker  = "xlb_selftest_breaker"
 	xlbProgXlbSelftestEdit     = "xlb_selftest_edit"
 	xlbProgXlbSelftestLease    = "xlb_selftest_lease"
 	xlbProgXlbSelftestPick     = "xlb_selftest_pick"
@@ -177,6 +179,7 @@ type xlbProgramSpecs struct {
 	XlbRequestDispatch  *ebpf.ProgramSpec `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.ProgramSpec `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.ProgramSpec `ebpf:"xlb_response_dispatch"`
+	XlbSelftestBreaker  *ebpf.ProgramSpec `ebpf:"xlb_selftest_breaker"`
 	XlbSelftestEdit     *ebpf.ProgramSpec `ebpf:"xlb_selftest_edit"`
 	XlbSelftestLease    *ebpf.ProgramSpec `ebpf:"xlb_selftest_lease"`
 	XlbSelftestPick     *ebpf.ProgramSpec `ebpf:"xlb_selftest_pick"`
@@ -223,6 +226,7 @@ type xlbMapSpecs struct {
 	IsockSlots        *ebpf.MapSpec `ebpf:"isock_slots"`
 	Isocks            *ebpf.MapSpec `ebpf:"isocks"`
 	Listeners         *ebpf.MapSpec `ebpf:"listeners"`
+	LoadSets          *ebpf.MapSpec `ebpf:"load_sets"`
 	MsgLogic          *ebpf.MapSpec `ebpf:"msg_logic"`
 	PathTexts         *ebpf.MapSpec `ebpf:"path_texts"`
 	PathTextsFirst    *ebpf.MapSpec `ebpf:"path_texts_first"`
@@ -327,6 +331,7 @@ type xlbMaps struct {
 	IsockSlots        *ebpf.Map `ebpf:"isock_slots"`
 	Isocks            *ebpf.Map `ebpf:"isocks"`
 	Listeners         *ebpf.Map `ebpf:"listeners"`
+	LoadSets          *ebpf.Map `ebpf:"load_sets"`
 	MsgLogic          *ebpf.Map `ebpf:"msg_logic"`
 	PathTexts         *ebpf.Map `ebpf:"path_texts"`
 	PathTextsFirst    *ebpf.Map `ebpf:"path_texts_first"`
@@ -392,6 +397,7 @@ func (m *xlbMaps) Close() error {
 		m.IsockSlots,
 		m.Isocks,
 		m.Listeners,
+		m.LoadSets,
 		m.MsgLogic,
 		m.PathTexts,
 		m.PathTextsFirst,
@@ -468,6 +474,7 @@ type xlbPrograms struct {
 	XlbRequestDispatch  *ebpf.Program `ebpf:"xlb_request_dispatch"`
 	XlbResponse         *ebpf.Program `ebpf:"xlb_response"`
 	XlbResponseDispatch *ebpf.Program `ebpf:"xlb_response_dispatch"`
+	XlbSelftestBreaker  *ebpf.Program `ebpf:"xlb_selftest_breaker"`
 	XlbSelftestEdit     *ebpf.Program `ebpf:"xlb_selftest_edit"`
 	XlbSelftestLease    *ebpf.Program `ebpf:"xlb_selftest_lease"`
 	XlbSelftestPick     *ebpf.Program `ebpf:"xlb_selftest_pick"`
@@ -499,6 +506,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbRequestDispatch,
 		p.XlbResponse,
 		p.XlbResponseDispatch,
+		p.XlbSelftestBreaker,
 		p.XlbSelftestEdit,
 		p.XlbSelftestLease,
 		p.XlbSelftestPick,

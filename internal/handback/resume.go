@@ -5,7 +5,6 @@ package handback
 import (
 	"context"
 	"net"
-	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/pool"
@@ -64,9 +63,8 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 			close(ended)
 		},
 		Enter: func() (leave func()) {
-			number := atomic.SwapUint32(&h.cfg.Shared.Slots[s.Lease.Slot].Counted, 0)
-			cluster := atomic.LoadUint32(&h.cfg.Shared.Endpoints[s.Endpoint].Cluster)
-			return func() { h.cfg.Shared.LeaveCluster(cluster, number) }
+			counted := h.cfg.Shared.TakeCounted(s.Lease.Slot)
+			return func() { h.cfg.Shared.LeaveLoad(counted) }
 		},
 	}
 	// The next attempt needs the client, but not the i-sock.

@@ -108,10 +108,8 @@ type abiClientLook struct {
 type abiCluster struct {
 	_        structs.HostLayout
 	Root     uint64
-	Active   uint32
 	Limit    uint32
 	Number   uint32
-	Waiting  uint32
 	Whole    uint32
 	Reserved uint32
 }
@@ -369,6 +367,26 @@ type abiListenerKey struct {
 	Bits     uint16
 	Reserved [2]uint16
 }
+
+type abiLoad struct {
+	_       structs.HostLayout
+	Active  uint32
+	Waiting uint32
+}
+
+type abiLoadSet struct {
+	_      structs.HostLayout
+	Owners [8]uint64
+	Loads  [8]abiLoad
+}
+
+type abiLoadSizes uint32
+
+const (
+	abiLoadSizesLOAD_SETS    abiLoadSizes = 8192
+	abiLoadSizesLOADS_OF_SET abiLoadSizes = 8
+	abiLoadSizesLOAD_RETIRED abiLoadSizes = 2147483648
+)
 
 type abiNoLimit uint32
 
@@ -869,6 +887,9 @@ const (
 	abiVarSharedLimits          = "shared_limits"
 	abiVarSharedListener        = "shared_listener"
 	abiVarSharedListenerKey     = "shared_listener_key"
+	abiVarSharedLoad            = "shared_load"
+	abiVarSharedLoadSet         = "shared_load_set"
+	abiVarSharedLoadSizes       = "shared_load_sizes"
 	abiVarSharedNoLimit         = "shared_no_limit"
 	abiVarSharedOffer           = "shared_offer"
 	abiVarSharedOutlier         = "shared_outlier"
@@ -996,6 +1017,9 @@ type abiVariableSpecs struct {
 	SharedLimits          *ebpf.VariableSpec `ebpf:"shared_limits"`
 	SharedListener        *ebpf.VariableSpec `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.VariableSpec `ebpf:"shared_listener_key"`
+	SharedLoad            *ebpf.VariableSpec `ebpf:"shared_load"`
+	SharedLoadSet         *ebpf.VariableSpec `ebpf:"shared_load_set"`
+	SharedLoadSizes       *ebpf.VariableSpec `ebpf:"shared_load_sizes"`
 	SharedNoLimit         *ebpf.VariableSpec `ebpf:"shared_no_limit"`
 	SharedOffer           *ebpf.VariableSpec `ebpf:"shared_offer"`
 	SharedOutlier         *ebpf.VariableSpec `ebpf:"shared_outlier"`
@@ -1099,6 +1123,9 @@ type abiVariables struct {
 	SharedLimits          *ebpf.Variable `ebpf:"shared_limits"`
 	SharedListener        *ebpf.Variable `ebpf:"shared_listener"`
 	SharedListenerKey     *ebpf.Variable `ebpf:"shared_listener_key"`
+	SharedLoad            *ebpf.Variable `ebpf:"shared_load"`
+	SharedLoadSet         *ebpf.Variable `ebpf:"shared_load_set"`
+	SharedLoadSizes       *ebpf.Variable `ebpf:"shared_load_sizes"`
 	SharedNoLimit         *ebpf.Variable `ebpf:"shared_no_limit"`
 	SharedOffer           *ebpf.Variable `ebpf:"shared_offer"`
 	SharedOutlier         *ebpf.Variable `ebpf:"shared_outlier"`

@@ -32,7 +32,7 @@ var handoverMeanings = map[Verdict]string{
 	HandoverNoVHost:           "no virtual host serves this host: 404",
 	HandoverNoRoute:           "no route matches: 404",
 	HandoverNoCluster:         "the route's cluster does not exist (any more)",
-	HandoverOverflow:          "the cluster has as many requests in flight as its circuit breakers allow, or others wait: the request waits as well, or is answered 503",
+	HandoverOverflow:          "the client's pod, or the host, has as many requests in flight to the cluster as its circuit breakers allow, or others of it wait: the request waits as well, or is answered 503",
 	HandoverClusterSlow:       "the cluster is balanced by hash with a bound on loads, or with a table that the kernel has no room for",
 	HandoverNoEndpoint:        "no endpoint in service in a few tries, or a cluster of type ORIGINAL_DST that follows its clients; the slow path looks at all",
 	HandoverEndpointTLS:       "connections to the chosen endpoint are secured by TLS, or it is the address of a listener; the slow path uses the same endpoint",

@@ -17,6 +17,8 @@ import (
 type Shared struct {
 	Control  *Control
 	Clusters []Cluster
+	// LoadSets are the requests in flight by account and cluster, as a hash table.
+	LoadSets []LoadSet
 	// Groups are those that Cluster.Root and schedules of other groups lead to; 0 is none.
 	Groups    []Group
 	Endpoints []Endpoint
@@ -41,8 +43,10 @@ type Shared struct {
 	growing map[Growing][]*bpfmap.Pages
 	// folding is held while counters move from a slot to its endpoint, so that nobody counts them twice, or not at all.
 	folding sync.Mutex
-	// counting is held for writing while an index becomes another cluster's: who looks at its number and then counts must not be divided by that.
-	counting sync.RWMutex
+	// loads is held for writing while entries of LoadSets are freed: a request that finds one is counted there before it may be freed.
+	loads sync.RWMutex
+	// clusters is the number of the newest cluster. Writer: reconcile.
+	clusters uint32
 }
 
 // NewHeapShared returns shared state that no kernel sees, for the slow path alone and for tests.
@@ -50,6 +54,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 	return &Shared{
 		Control:   &Control{},
 		Clusters:  make([]Cluster, sizes.Clusters),
+		LoadSets:  make([]LoadSet, loadSets),
 		Groups:    make([]Group, sizes.Groups),
 		Endpoints: make([]Endpoint, sizes.Endpoints),
 		Addresses: make([]EndpointAddress, sizes.Endpoints),
@@ -65,7 +70,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 
 // Arrays are those of the kernel that MapShared maps.
 type Arrays struct {
-	Control, Clusters, Groups, Endpoints, Addresses, Pools, VHosts *ebpf.Map
+	Control, Clusters, LoadSets, Groups, Endpoints, Addresses, Pools, VHosts *ebpf.Map
 	// Copies may be nil: there are none.
 	Slots, Copies, Schedules, HashPlaces, BucketLists *bpfmap.Pages
 }
@@ -97,7 +102,7 @@ func (s *Shared) mapAll(a Arrays) error {
 		}
 	}
 	return errors.Join(
-		bpfmap.MapArray(&s.Clusters, m, a.Clusters), bpfmap.MapArray(&s.Groups, m, a.Groups), bpfmap.MapArray(&s.Endpoints, m, a.Endpoints),
+		bpfmap.MapArray(&s.Clusters, m, a.Clusters), bpfmap.MapArray(&s.LoadSets, m, a.LoadSets), bpfmap.MapArray(&s.Groups, m, a.Groups), bpfmap.MapArray(&s.Endpoints, m, a.Endpoints),
 		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.Pools, m, a.Pools), bpfmap.MapArray(&s.vhosts, m, a.VHosts), bpfmap.MapPages(&s.Slots, m, a.Slots),
 		bpfmap.MapPages(&s.Schedules, m, a.Schedules), bpfmap.MapPages(&s.HashPlaces, m, a.HashPlaces), bpfmap.MapPages(&s.bucketLists, m, a.BucketLists),
 	)

@@ -53,6 +53,6 @@ func (s *Shared) Free(slot uint32) {
 	e.Traffic.add(&sl.Traffic)
 	sl.Traffic.Clear()
 	// A program that found the lease already broken has filled it all the same.
-	s.uncount(sl, e)
+	s.uncount(sl)
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
 }

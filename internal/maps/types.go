@@ -55,6 +55,10 @@ type (
 	HostKey = abiHostKey
 	// Listener is a listener's current route table.
 	Listener = abiListener
+	// Load is how many requests an account has in flight to a cluster.
+	Load = abiLoad
+	// LoadSet are the loads of the same hash.
+	LoadSet = abiLoadSet
 	// ListenerKey is a service address, or with Bits many destinations.
 	ListenerKey = abiListenerKey
 	// captureKey is many destinations.

@@ -21,13 +21,13 @@ func breakerStats(priority string) []namedStat {
 		return namedStatOf("circuit_breakers."+priority+"."+name, help, true)
 	}
 	return []namedStat{
-		gauge("cx_open", "1 while as many connections are in use as the circuit breaker allows."),
-		gauge("rq_open", "1 while as many requests are in flight as the circuit breaker allows."),
-		gauge("rq_pending_open", "1 while as many requests wait as the circuit breaker allows."),
-		gauge("rq_retry_open", "1 while as many retries are under way as the circuit breaker, or the retry budget, allows."),
-		gauge("remaining_cx", "Connections that the circuit breaker leaves; with track_remaining."),
-		gauge("remaining_rq", "Requests that the circuit breaker leaves; with track_remaining."),
-		gauge("remaining_pending", "Waiting requests that the circuit breaker leaves; with track_remaining."),
-		gauge("remaining_retries", "Retries that the circuit breaker leaves; with track_remaining."),
+		gauge("cx_open", "1 while a pod, or the host, has as many connections in use as the circuit breaker allows."),
+		gauge("rq_open", "1 while a pod, or the host, has as many requests in flight as the circuit breaker allows."),
+		gauge("rq_pending_open", "1 while as many requests of a pod, or the host, wait as the circuit breaker allows."),
+		gauge("rq_retry_open", "1 while as many retries of a pod, or the host, are under way as the circuit breaker, or the retry budget, allows."),
+		gauge("remaining_cx", "Connections that the circuit breaker leaves the pod that has most; with track_remaining."),
+		gauge("remaining_rq", "Requests that the circuit breaker leaves the pod that has most; with track_remaining."),
+		gauge("remaining_pending", "Waiting requests that the circuit breaker leaves the pod that has most; with track_remaining."),
+		gauge("remaining_retries", "Retries that the circuit breaker leaves the pod that has most; with track_remaining."),
 	}
 }

@@ -4,6 +4,7 @@ package node
 
 import (
 	"maps"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/activate"
 	"github.com/xlb-project/xlb/internal/model"
@@ -36,11 +37,19 @@ func (n *Node) newPools() *activate.Pools {
 	})
 }
 
-// sweepSlowPath has the slow path forget clusters that have gone. It may have to be tried more than once, until their last requests have ended.
+// sweepSlowPath has the slow path forget clusters that have gone: one that comes back under its name begins anew.
 func (n *Node) sweepSlowPath(c *activate.Change) {
-	if c.LostClusters || n.unswept {
-		n.unswept = !n.proxy.Sweep()
+	if c.LostClusters {
+		n.proxy.Sweep()
 	}
+}
+
+// breakersPace is how often circuit breakers forget accounts and clusters without requests in flight. Two sweeps free the entry of one.
+const breakersPace = 10 * time.Second
+
+func (n *Node) sweepBreakers() {
+	n.proxy.Sweep()
+	n.datapath.Shared.SweepLoads()
 }
 
 // yieldAdmin gives the default address of the admin API up for a listener.

@@ -149,8 +149,6 @@ type Node struct {
 	source *source.Source
 	view   *view.View
 
-	// unswept: the slow path still has something of clusters that have gone. Guarded by source.Exclusive.
-	unswept     bool
 	ready       atomic.Pointer[error]
 	unsupported string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
 	scheduler   *shares.Scheduler
@@ -400,6 +398,7 @@ func (n *Node) close() error {
 func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 	n.runPeriodically(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.runPeriodically(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
+	n.runPeriodically(ctx, breakersPace, func() bool { return true }, n.sweepBreakers)
 	n.runPeriodically(ctx, memory.Pace, memory.IsExcessive, memory.Return)
 	n.runPeriodically(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
 	if n.o.FastPath {

@@ -44,7 +44,7 @@ func (n *Node) newProxy(files int) *slowpath.Proxy {
 		Balancer:   n.selector,
 		Retrying:   n.selector.Retrying,
 		Named:      n.selector.Named,
-		Load:       n.selector.Load,
+		Loads:      n.selector.Loads(),
 		Dial:       n.dialer.Dial,
 		DialInner:  n.dialer.Inner,
 		Circled:    n.inner.Circled,

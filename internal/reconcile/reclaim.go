@@ -27,7 +27,6 @@ func (r *Reconciler) Reclaim() error {
 
 // sweep waits until no program uses what is pending, erases it and frees its numbers. Needs applying, and mu, which it leaves and takes again.
 func (r *Reconciler) sweep() error {
-	r.clusters.FreeIdle()
 	if !r.hasPending() {
 		return nil
 	}

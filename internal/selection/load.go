@@ -3,45 +3,69 @@
 package selection
 
 import (
-	"sync/atomic"
-
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
-// load implements slowpath.Load for a cluster.
+// load implements slowpath.Load.
 type load struct {
 	shared *maps.Shared
-	index  uint32
-	// number tells the cluster from others that have had the index.
-	number uint32
+	owner  maps.LoadOwner
 }
 
 // Enter implements slowpath.Load.
 func (l load) Enter(limit uint32) (leave func(), ok bool) {
-	if !l.shared.EnterCluster(l.index, l.number, limit) {
-		return nil, false
-	}
-	return func() { l.shared.LeaveCluster(l.index, l.number) }, true
+	entry, ok := l.shared.EnterLoad(l.owner, limit)
+	return func() { l.shared.LeaveLoad(entry) }, ok
 }
 
 // Active implements slowpath.Load.
-func (l load) Active() uint32 { return atomic.LoadUint32(&l.shared.Clusters[l.index].Active) }
+func (l load) Active() uint32 { return l.shared.ActiveLoad(l.owner) }
 
 // Hold implements slowpath.Load.
-func (l load) Hold(hold bool) { l.shared.HoldCluster(l.index, l.number, hold) }
+func (l load) Hold() (release func()) {
+	entry := l.shared.HoldLoad(l.owner)
+	return func() { l.shared.ReleaseLoad(entry) }
+}
 
-// Load is the count of a cluster's requests; nil for one that no route names any more.
-func (s *Selector) Load(cluster string) slowpath.Load {
+// loads implements slowpath.Loads.
+type loads struct{ s *Selector }
+
+// Loads are the requests in flight of all accounts.
+func (s *Selector) Loads() slowpath.Loads { return loads{s} }
+
+// Of implements slowpath.Loads.
+func (l loads) Of(cluster string, account workload.ID) slowpath.Load {
+	if number, ok := l.s.clusterNumber(cluster); ok {
+		return load{l.s.cfg.Shared, maps.LoadOwner{Account: uint32(account), Cluster: number}}
+	}
+	return nil
+}
+
+// Fullest implements slowpath.Loads.
+func (l loads) Fullest() func(cluster string) uint32 {
+	most := l.s.cfg.Shared.FullestLoads()
+	return func(cluster string) uint32 {
+		number, ok := l.s.clusterNumber(cluster)
+		if !ok {
+			return 0
+		}
+		return most[number]
+	}
+}
+
+// clusterNumber is that of a cluster in the maps; false: no route names it any more.
+func (s *Selector) clusterNumber(cluster string) (uint32, bool) {
 	for {
 		now := s.cfg.Generation()
 		c := now.ClusterEntry(cluster)
 		if c == nil {
-			return nil
+			return 0, false
 		}
 		number := s.cfg.Shared.ClusterNumber(c.Index())
 		if s.cfg.Generation() == now {
-			return load{s.cfg.Shared, c.Index(), number}
+			return number, true
 		}
 		// The index may have become another cluster's before its number was read.
 	}

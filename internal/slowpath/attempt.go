@@ -20,7 +20,7 @@ import (
 // exchange has the request answered by an endpoint, when the cluster's circuit breakers let it pass. It counts until leave is called,
 // between attempts as well.
 func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response, LocalReply) {
-	x.admitted = x.proxy.breakers.Admission(x.cluster, x.Route.Priority, cluster)
+	x.admitted = x.proxy.breakers.Admission(x.session.account(), x.Route.Priority, cluster)
 	if x.admitted.NoPools() && x.attempt == nil {
 		claim.unused()
 		return nil, ReplyNoHealthyUpstream

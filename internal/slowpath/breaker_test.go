@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 func limited(b model.Breakers) frontOption {
@@ -126,7 +127,7 @@ func TestLimitsOfZero(t *testing.T) {
 			if n := f.proxy.Counters().Flag(c.flag); n != 1 {
 				t.Errorf("flag %v counted %d times", c.flag, n)
 			}
-			stats := f.proxy.Stats(f.proxy.config.Cluster("c"))
+			stats := f.proxy.Stats()(f.proxy.config.Cluster("c"))
 			if a, p := stats["upstream_rq_active_overflow"], stats["upstream_rq_pending_overflow"]; a != c.active || p != c.pending {
 				t.Errorf("refused for those in flight %d, for those that wait %d; want %d, %d", a, p, c.active, c.pending)
 			}
@@ -134,11 +135,8 @@ func TestLimitsOfZero(t *testing.T) {
 	}
 }
 
-// fakeLoad is the count of a cluster, of which somebody else has taken some places.
-type fakeLoad struct {
-	active atomic.Int32
-	held   atomic.Bool
-}
+// fakeLoad is a count, of which the fast path may have some.
+type fakeLoad struct{ active, held atomic.Int32 }
 
 // Enter implements Load.
 func (l *fakeLoad) Enter(limit uint32) (leave func(), ok bool) {
@@ -153,7 +151,21 @@ func (l *fakeLoad) Enter(limit uint32) (leave func(), ok bool) {
 func (l *fakeLoad) Active() uint32 { return uint32(l.active.Load()) }
 
 // Hold implements Load.
-func (l *fakeLoad) Hold(hold bool) { l.held.Store(hold) }
+func (l *fakeLoad) Hold() (release func()) {
+	l.held.Add(1)
+	return func() { l.held.Add(-1) }
+}
+
+// fakeLoads are those of all clusters, by account.
+type fakeLoads func(account workload.ID) *fakeLoad
+
+// Of implements Loads.
+func (f fakeLoads) Of(_ string, account workload.ID) Load { return f(account) }
+
+// Fullest implements Loads.
+func (f fakeLoads) Fullest() func(string) uint32 {
+	return func(string) uint32 { return f(workload.Host).Active() }
+}
 
 // A cluster that is taken away and comes back under its name has another count. Who waits then waits for that one: nobody takes from the
 // count of before any more, or those who do are another cluster's requests.
@@ -165,16 +177,18 @@ func TestWaitingRequestsFollowTheClusterOfTheirName(t *testing.T) {
 	var now atomic.Pointer[fakeLoad]
 	now.Store(before)
 	f := newFront(t, list(rawEndpoint(t, serve)), limited(model.Breakers{MaxConnections: 1, MaxPending: 2, MaxRequests: 9}),
-		func(c *Config, _ *model.Route) { c.Load = func(string) Load { return now.Load() } })
+		func(c *Config, _ *model.Route) {
+			c.Loads = fakeLoads(func(workload.ID) *fakeLoad { return now.Load() })
+		})
 	answers := make(chan string, 1)
 	go func() { answers <- f.exchange(closing("/1")) }()
 	eventually(t, "the request waits", waitingAt(f, 1))
-	if !before.held.Load() {
+	if before.held.Load() != 1 {
 		t.Error("the fast path may take the place of a request that waits")
 	}
 	after.active.Store(1)
 	now.Store(after)
-	eventually(t, "the new cluster is held, and the other one is not", func() bool { return after.held.Load() && !before.held.Load() })
+	eventually(t, "the new cluster is held, and the other one is not", func() bool { return after.held.Load() == 1 && before.held.Load() == 0 })
 	after.active.Store(0)
 	come(t, "the request passes", came)
 	if before.Active() != 1 || after.Active() != 1 {
@@ -184,7 +198,7 @@ func TestWaitingRequestsFollowTheClusterOfTheirName(t *testing.T) {
 	if got := come(t, "its answer", answers); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 		t.Errorf("got %q", got)
 	}
-	eventually(t, "nothing is counted or held", func() bool { return after.Active() == 0 && !after.held.Load() })
+	eventually(t, "nothing is counted or held", func() bool { return after.Active() == 0 && after.held.Load() == 0 })
 }
 
 // What clusters leave behind that have gone would be more with each name.
@@ -207,16 +221,16 @@ func TestClustersThatHaveGoneLeaveNoGates(t *testing.T) {
 	answers := make(chan string, 1)
 	go func() { answers <- f.exchange(closing("/1")) }()
 	come(t, "the request", came)
-	if f.proxy.Stats(f.proxy.config.Cluster("c")); count() != 3 || !f.proxy.Sweep() || count() != 3 {
-		t.Errorf("%d gates and tallies of a cluster that is there, want two priorities and a tally", count())
+	if f.proxy.Sweep(); count() != 2 {
+		t.Errorf("%d gates and tallies of a cluster that is there, want the request's and a tally", count())
 	}
 	gone.Store(true)
-	if f.proxy.Sweep() || count() != 1 {
+	if f.proxy.Sweep(); count() != 1 {
 		t.Errorf("%d gates and tallies while a request is under way, want its gate", count())
 	}
 	answer <- true
 	come(t, "its answer", answers)
-	eventually(t, "nothing is left", func() bool { return f.proxy.Sweep() && count() == 0 })
+	eventually(t, "nothing is left", func() bool { f.proxy.Sweep(); return count() == 0 })
 }
 
 func come[T any](t *testing.T, what string, from <-chan T) (got T) {

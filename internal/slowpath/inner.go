@@ -51,10 +51,18 @@ func (s *Session) workload() workload.ID {
 	return s.From().Workload
 }
 
+// account is that of the client that began.
+func (s *Session) account() workload.ID {
+	if s.From == nil {
+		return s.Account
+	}
+	return s.From().Account
+}
+
 // onward is the origin of what is sent on, of which so many copies may be made. circle is for what comes from its client.
 func (s *Session) onward(ticket *shares.Ticket, circle *atomic.Bool, copies int) upstream.Origin {
 	from := s.origin()
-	return upstream.Origin{Tenant: ticket.Path(), Workload: s.workload(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
+	return upstream.Origin{Tenant: ticket.Path(), Workload: s.workload(), Account: s.account(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
 }
 
 // connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the

@@ -92,7 +92,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	if cluster == nil {
 		return nil
 	}
-	entry, ok := enter(x.proxy.quotas.copies, x.proxy.quotas.accountOf(x.session.workload()))
+	entry, ok := enter(x.proxy.quotas.copies, x.session.account())
 	if !ok {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		timeout = x.proxy.config.Limits.StreamIdle
 	}
 	return &requestCopy{
-		proxy: x.proxy, entry: entry, endpoint: endpoint, admitted: x.proxy.breakers.Admission(name, model.PriorityDefault, cluster),
+		proxy: x.proxy, entry: entry, endpoint: endpoint, admitted: x.proxy.breakers.Admission(x.session.account(), model.PriorityDefault, cluster),
 		head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
 		connectTimeout: cluster.ConnectTimeout, timeout: timeout, ticket: x.ticket.Another(),

@@ -133,8 +133,8 @@ type Config struct {
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
 	Named func(cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
-	// Load returns the count of a cluster's requests that the fast path shares, or nil; the field may be nil as well.
-	Load func(cluster string) Load
+	// Loads are the requests in flight that the fast path counts as well; nil: it counts none.
+	Loads Loads
 	// Dial connects to an endpoint from the network namespace of a workload, which fails with ErrWorkloadLeft once that has left; nil means from this
 	// process's, for its own clients alone. Connections of one workload serve no request of another.
 	Dial func(ctx context.Context, from workload.ID, endpoint netip.AddrPort) (net.Conn, error)
@@ -195,7 +195,7 @@ func New(config Config) *Proxy {
 	}
 	p := &Proxy{config: config, quotas: newQuotas(&config)}
 	p.config.Requests, p.config.Idle = p.quotas.requests, p.quotas.idle
-	p.breakers = policy.NewCircuitBreakers(p.config.load)
+	p.breakers = policy.NewCircuitBreakers(p.config.Loads)
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.conns = conns.New(p.config.connecting(p.base))
 	return p
@@ -273,8 +273,8 @@ type Session struct {
 	// Gone tells whether a client that has closed its sending side is known to have closed altogether: then its tunnel ends at once.
 	// nil: of none is that known.
 	Gone func() bool
-	// Workload is the client's network namespace. Where From is set that says whose.
-	Workload workload.ID
+	// Workload is the client's network namespace, and Account that by which what its maker has is counted. Where From is set that says whose.
+	Workload, Account workload.ID
 	// Ticket to serve the connection, which yields it at the end; nil: it never waits.
 	Ticket *shares.Ticket
 	// Claim for the first request. It is used if the request's route has that

@@ -70,16 +70,6 @@ func (q *quotas) leave(id workload.ID) {
 	}
 }
 
-// accountOf is the account of a workload: that of one which has left is its own number.
-func (q *quotas) accountOf(id workload.ID) workload.ID {
-	if id == workload.Host {
-		return id
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return cmp.Or(q.served[id], id)
-}
-
 func (q *quotas) shareLocked() {
 	for _, t := range q.all() {
 		t.SetShared(len(q.served) > 0)
@@ -112,7 +102,7 @@ func (q *quotas) enter(s *Session) (quotaEntry, bool) {
 	if s.origin().Depth > 0 {
 		return quotaEntry{}, true
 	}
-	return enter(q.requests, q.accountOf(s.workload()))
+	return enter(q.requests, s.account())
 }
 
 // RequestUsage is who has how many of the requests in progress, and connections without HTTP. Those that the fast path has sent count when the proxy sends them

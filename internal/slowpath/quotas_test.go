@@ -51,7 +51,7 @@ func newWorkloads(t *testing.T, requests *quota.Table[workload.ID], endpoint net
 // open has a client of a workload send something.
 func (w *workloads) open(of workload.ID, raw string) net.Conn {
 	w.t.Helper()
-	return w.openSession(Session{Listener: "l", Workload: of}, raw)
+	return w.openSession(Session{Listener: "l", Workload: of, Account: of}, raw)
 }
 
 func (w *workloads) openSession(s Session, raw string) net.Conn {
@@ -211,7 +211,7 @@ func TestResumedRequestsInProgressCount(t *testing.T) {
 	w.proxy.Join(greedy, greedy)
 	var clients []net.Conn
 	for range 4 {
-		clients = append(clients, w.openSession(Session{Listener: "l", Workload: greedy, Resumed: &ResumedRequest{Request: slowGet, Began: time.Now()}}, ""))
+		clients = append(clients, w.openSession(Session{Listener: "l", Workload: greedy, Account: greedy, Resumed: &ResumedRequest{Request: slowGet, Began: time.Now()}}, ""))
 	}
 	eventually(t, "two are in progress, and two were refused", func() bool {
 		return w.proxy.RequestUsage().By[greedy] == quota.Use{Taken: 2, Refused: 2}
@@ -255,7 +255,7 @@ func TestARequestThatPassesListenersCountsOnce(t *testing.T) {
 	h := newInnerListeners(t, map[byte]*model.Route{1: leads(2), 2: leads(3), 3: leads(4), 4: answers()})
 	h.proxy.quotas.requests = quota.New[workload.ID](1, 1)
 	for range 3 {
-		h.askFrom(t, 1, Session{Workload: greedy}, lastGet)
+		h.askFrom(t, 1, Session{Workload: greedy, Account: greedy}, lastGet)
 		eventually(t, "the request has ended", func() bool { return h.proxy.RequestUsage().Taken == 0 })
 	}
 	if n, refused := h.total(), h.proxy.RequestUsage().Refused; n != 12 || refused != 0 {
@@ -267,7 +267,7 @@ func TestARequestThatPassesListenersCountsOnce(t *testing.T) {
 func TestARequestCountsForTheWorkloadThatItIsOf(t *testing.T) {
 	w := newWorkloads(t, quota.New[workload.ID](2, 1), slow(t))
 	w.proxy.Join(greedy, greedy)
-	client := w.openSession(Session{Listener: "l", From: func() upstream.Origin { return upstream.Origin{Workload: greedy} }}, slowGet)
+	client := w.openSession(Session{Listener: "l", From: func() upstream.Origin { return upstream.Origin{Workload: greedy, Account: greedy} }}, slowGet)
 	eventually(t, "the request counts", func() bool { return w.proxy.RequestUsage().By[greedy].Taken == 1 })
 	_ = client.Close()
 }

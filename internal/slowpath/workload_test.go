@@ -137,10 +137,12 @@ func TestEachConnectionToAnEndpointIsMadeFromTheClientsWorkload(t *testing.T) {
 		{name: "resent, withheld", resumed: withheld, option: retrying, answers: ok, dials: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.play(t, Session{Listener: "l", Workload: ofClient})
+			tt.play(t, Session{Listener: "l", Workload: ofClient, Account: ofClient})
 		})
 		t.Run(tt.name+", by way of another listener", func(t *testing.T) {
-			tt.play(t, Session{Listener: "l", From: func() upstream.Origin { return upstream.Origin{Workload: ofClient, Depth: 1, Copies: 8} }})
+			tt.play(t, Session{Listener: "l", From: func() upstream.Origin {
+				return upstream.Origin{Workload: ofClient, Account: ofClient, Depth: 1, Copies: 8}
+			}})
 		})
 	}
 }
@@ -203,7 +205,7 @@ func (c *workloadCase) play(t *testing.T, s Session) {
 func TestTheWorkloadIsThatOfTheClientThatBegan(t *testing.T) {
 	h := newInnerListeners(t, map[byte]*model.Route{1: leads(2, 3), 2: leads(4), 3: leads(4), 4: answers()})
 	for _, from := range []workload.ID{ofClient, ofClient + 1} {
-		h.askFrom(t, 1, Session{Workload: from}, get+lastGet)
+		h.askFrom(t, 1, Session{Workload: from, Account: from}, get+lastGet)
 		h.mu.Lock()
 		if len(h.carried) < 4 {
 			t.Errorf("%d connections between listeners, want one at least for each that is passed", len(h.carried))
@@ -234,7 +236,7 @@ func TestIdleConnectionsAreOfOneWorkload(t *testing.T) {
 		client, server := tcpPair(t)
 		_, _ = io.WriteString(client, lastGet)
 		go func() { _, _ = io.Copy(io.Discard, client) }()
-		if _, err := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Workload: from}); err != nil {
+		if _, err := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Workload: from, Account: from}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,8 @@ type Origin struct {
 	Tenant shares.Path
 	// Workload is the network namespace of the client that began: connections to endpoints are made from there, whatever listeners the request passes.
 	Workload workload.ID
+	// Account is that of the workload.
+	Account workload.ID
 	// Depth is how many listeners of this process the request, or connection, has passed; 0: it comes from its client.
 	Depth uint8
 	// Circle is set when one of them gives it up since there were too many: then none sends it again. All that it passes share it; nil: it has

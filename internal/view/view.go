@@ -265,11 +265,12 @@ func (m measured) Clusters() []metrics.Cluster {
 	}
 	updates := m.v.cfg.Source.ClusterUpdates()
 	var list []metrics.Cluster
+	limits := m.v.cfg.Proxy.Stats()
 	// The list of endpoints may have waited for another configuration: a cluster that has gone with that one is left out.
 	for _, c := range m.v.cfg.Activator.Generation().Config().Clusters {
 		if before.ClusterEntry(c.Name) != nil {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, StatName: c.StatName, Health: m.v.cfg.Health.Stats(c.Name), Limits: m.v.cfg.Proxy.Stats(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Name: c.Name, StatName: c.StatName, Health: m.v.cfg.Health.Stats(c.Name), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
 				Endpoints: byCluster[c.Name],
 			})
 		}

@@ -32,7 +32,7 @@ type Residue struct {
 	Local int `json:"slots_local"`
 	// Reset are the connections that have been reset while a server on this host still holds its socket. The socket has its entry until then.
 	Reset int `json:"server_sockets_reset"`
-	// Counted are the requests in flight that circuit breakers count, by cluster's index; Asking the pools for which the kernel waits for more
+	// Counted are the requests in flight that circuit breakers count, by entry; Asking the pools for which the kernel waits for more
 	// i-socks, and does not ask again meanwhile. Both leave out what is 0. Leased are the leases that pools count.
 	Counted map[uint32]int `json:"requests_counted"`
 	Asking  []uint32       `json:"pools_asking"`
@@ -76,7 +76,7 @@ func Look(t testing.TB, b *harness.Balancer, endpoints []netip.AddrPort) Residue
 		}
 		now.Reset = b.ResetServerSockets(t)
 		now.lookAtSlots(b.Slots(t))
-		now.lookAtCounts(b.Clusters(t), b.Pools(t))
+		now.lookAtCounts(b.Loads(t), b.Pools(t))
 	}
 	now.lookAtSockets(t, b, endpoints)
 	return now
@@ -112,11 +112,13 @@ func (now *Residue) lookAtSlots(slots []maps.Slot) {
 	}
 }
 
-func (now *Residue) lookAtCounts(clusters []maps.Cluster, pools []maps.Pool) {
+func (now *Residue) lookAtCounts(sets []maps.LoadSet, pools []maps.Pool) {
 	now.Counted = map[uint32]int{}
-	for i, c := range clusters {
-		if c.Active != 0 || c.Waiting != 0 {
-			now.Counted[uint32(i)] = int(int32(c.Active)) + int(c.Waiting)
+	for i := range sets {
+		for j, l := range sets[i].Loads {
+			if l != (maps.Load{}) {
+				now.Counted[uint32(i*len(sets[i].Loads)+j)] = int(int32(l.Active)) + int(int32(l.Waiting))
+			}
 		}
 	}
 	for i, p := range pools {
@@ -178,7 +180,7 @@ func (now *Residue) Problems(before *Residue, fast bool) []string {
 	want("closed slots in one stack, at most", now.MostDead, deadInStack)
 	want("ready slots in no stack", now.Lost, 0)
 	for index, n := range now.Counted {
-		found = append(found, fmt.Sprintf("circuit breaker of the cluster at %d: counts %d requests in flight, want none", index, n))
+		found = append(found, fmt.Sprintf("circuit breakers: entry %d counts %d requests in flight, want none", index, n))
 	}
 	for _, index := range now.Asking {
 		found = append(found, fmt.Sprintf("pool %d: waits for i-socks that it has asked for; the daemon opens no more, and it asks no more", index))

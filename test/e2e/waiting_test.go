@@ -86,12 +86,7 @@ func TestRequestsThatWaitDuringReloadsComeToTheirOwnCluster(t *testing.T) {
 			if b.IsEnvoy() {
 				return ""
 			}
-			for i, c := range b.Clusters(t) {
-				if c.Active != 0 {
-					return fmt.Sprintf("%d requests are counted at index %d, and none is in flight", int32(c.Active), i)
-				}
-			}
-			return ""
+			return countedInFlight(t, b)
 		})
 		t.Logf("%d requests, %v; statuses %v, %d failed, such as %v", final.Total, final.Served, final.Status, final.Failed, final.Failures[:min(2, len(final.Failures))])
 	})
@@ -269,11 +264,6 @@ func (r *replacement) requireOwnAnswers(t *testing.T) {
 		return
 	}
 	await.Quiet(t, func() string {
-		for i, c := range r.b.Clusters(t) {
-			if c.Active != 0 {
-				return fmt.Sprintf("%d requests are counted at index %d after the last has ended", int32(c.Active), i)
-			}
-		}
-		return ""
+		return countedInFlight(t, r.b)
 	})
 }

@@ -75,7 +75,7 @@ var layers = map[string][]string{
 	"precedence":  nil,
 	"memory":      nil,
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
-	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath"},
+	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath", "workload"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream"},
 	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota"},
 	"node":        {anything},

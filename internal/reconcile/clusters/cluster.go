@@ -123,7 +123,7 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 
 // newEntry returns one that leads nowhere yet.
 func (r *Reconciler) newEntry() (entry, error) {
-	s, err := r.takeCluster()
+	s, err := r.indices.Clusters.Take(1)
 	if err != nil {
 		return entry{}, err
 	}

@@ -29,8 +29,6 @@ type Reconciler struct {
 	// byIndex are the keys of endpoints.
 	byIndex map[uint32]endpointKey
 	pending Reclaimable
-	// busy are indices of clusters that have gone, and of whose requests some were counted when they were looked at last.
-	busy []indices.Span
 	// longSchedule is as the configuration says.
 	longSchedule int
 	// counts by endpoint, all 0, are for comparisons of schedules.

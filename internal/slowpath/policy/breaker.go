@@ -13,40 +13,51 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // ErrOverflow says that a circuit breaker is open.
 var ErrOverflow = errors.New("a circuit breaker of the cluster is open")
 
-// Load is the count of a cluster's requests in flight, which the fast path shares. Loads of the same count are equal.
+// Load is how many requests an account has in flight to a cluster, which the fast path counts as well. Loads of the same count are equal.
 type Load interface {
 	// Enter counts one more, unless limit are in flight. leave takes it back, once.
 	Enter(limit uint32) (leave func(), ok bool)
 	// Active is the count.
 	Active() uint32
-	// Hold keeps the fast path from taking the places of requests that wait.
-	Hold(bool)
+	// Hold keeps the fast path from taking the places of requests that wait, until release is called, once.
+	Hold() (release func())
 }
 
-// gateKey names a gate: each priority of a cluster has its own.
+// Loads are those of all accounts and clusters.
+type Loads interface {
+	// Of is that of an account's requests to a cluster; nil for a cluster that the fast path does not know.
+	Of(cluster string, account workload.ID) Load
+	// Fullest is how many requests to a cluster that account has in flight that has most, at this moment.
+	Fullest() func(cluster string) uint32
+}
+
+// gateKey names the gates of a cluster and priority.
 type gateKey struct {
 	cluster  string
 	priority model.Priority
 }
 
-// CircuitBreakers are those of all clusters.
+// CircuitBreakers are those of all clusters. Each account has its own, as if it had an Envoy of its own.
 type CircuitBreakers struct {
-	load func(cluster string) Load
+	loads Loads
 
-	mu      sync.Mutex        // guards the rest
-	all     map[gateKey]*gate // of clusters that have been asked for
+	mu      sync.Mutex                        // guards the rest
+	all     map[gateKey]map[workload.ID]*gate // of clusters and accounts that have been asked for
 	tallies map[string]*Tally
+	// pollers are those of accounts, of which gates have been made since the last sweep.
+	pollers map[workload.ID]*atomic.Int64
 }
 
-// NewCircuitBreakers returns those of clusters whose requests load counts; where it returns nil, or for another priority than the default one,
-// the count is shared with no other.
-func NewCircuitBreakers(load func(cluster string) Load) *CircuitBreakers {
-	return &CircuitBreakers{load: load, all: map[gateKey]*gate{}, tallies: map[string]*Tally{}}
+// NewCircuitBreakers returns those of clusters whose requests loads count; where it has none, for another priority than the default one, and where loads is nil,
+// the fast path counts nothing.
+func NewCircuitBreakers(loads Loads) *CircuitBreakers {
+	return &CircuitBreakers{loads: loads, all: map[gateKey]map[workload.ID]*gate{}, tallies: map[string]*Tally{}, pollers: map[workload.ID]*atomic.Int64{}}
 }
 
 // Tally is the cluster's; the first call makes it.
@@ -59,57 +70,97 @@ func (g *CircuitBreakers) Tally(cluster string) *Tally {
 	return g.tallies[cluster]
 }
 
-func (g *CircuitBreakers) of(cluster string, p model.Priority) *gate {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	key := gateKey{cluster, p}
-	if g.all[key] == nil {
-		own := &ownLoad{}
-		g.all[key] = &gate{own: own, load: func() Load { return g.loadOf(cluster, p, own) }}
+// locked is the gate of an account; the first call makes it. The caller unlocks it: until then Sweep does not forget it. A gate is not waited for with mu
+// held: requests of one account, of which many wait, would keep those of all others waiting.
+func (g *CircuitBreakers) locked(key gateKey, account workload.ID) *gate {
+	for {
+		gate := g.of(key, account)
+		gate.mu.Lock()
+		if !gate.forgotten {
+			return gate
+		}
+		gate.mu.Unlock()
 	}
-	return g.all[key]
 }
 
-// Sweep forgets clusters that are not there any more, and says whether it is done: a circuit breaker stays while requests have to do with it.
-func (g *CircuitBreakers) Sweep(exists func(cluster string) bool) (done bool) {
+func (g *CircuitBreakers) of(key gateKey, account workload.ID) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gates := g.all[key]
+	if gates == nil {
+		gates = map[workload.ID]*gate{}
+		g.all[key] = gates
+	}
+	if gates[account] == nil {
+		own := &ownLoad{}
+		if g.pollers[account] == nil {
+			g.pollers[account] = &atomic.Int64{}
+		}
+		gates[account] = &gate{pollers: g.pollers[account], load: func() Load { return g.loadOf(key, account, own) }}
+	}
+	return gates[account]
+}
+
+// gatesOf are those of a cluster and priority.
+func (g *CircuitBreakers) gatesOf(key gateKey) []*gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Values(g.all[key]))
+}
+
+// Sweep forgets accounts that have no request here, and what limits of clusters have done that are not there any more.
+func (g *CircuitBreakers) Sweep(exists func(cluster string) bool) {
+	for _, key := range g.sweepTallies(exists) {
+		g.sweepGates(key)
+	}
+}
+
+// sweepTallies returns whose gates are to be swept.
+func (g *CircuitBreakers) sweepTallies(exists func(cluster string) bool) []gateKey {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.tallies, func(cluster string, _ *Tally) bool { return !exists(cluster) })
-	done = true
-	maps.DeleteFunc(g.all, func(key gateKey, gate *gate) bool {
-		switch {
-		case exists(key.cluster):
-			return false
-		case gate.isBusy():
-			done = false
-			return false
-		}
-		return true
-	})
-	return done
+	maps.DeleteFunc(g.pollers, func(_ workload.ID, polling *atomic.Int64) bool { return polling.Load() == 0 })
+	return slices.Collect(maps.Keys(g.all))
+}
+
+// sweepGates holds mu for no longer than the gates of one cluster and priority take: requests of all others wait meanwhile.
+func (g *CircuitBreakers) sweepGates(key gateKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gates := g.all[key]
+	if maps.DeleteFunc(gates, func(_ workload.ID, gate *gate) bool { return gate.forget() }); len(gates) == 0 {
+		delete(g.all, key)
+	}
 }
 
 // loadOf is shared with the kernel, which serves the default priority alone.
-func (g *CircuitBreakers) loadOf(cluster string, p model.Priority, own Load) Load {
-	if p != model.PriorityDefault || g.load == nil {
+func (g *CircuitBreakers) loadOf(key gateKey, account workload.ID, own Load) Load {
+	if key.priority != model.PriorityDefault || g.loads == nil {
 		return own
 	}
-	if l := g.load(cluster); l != nil {
+	if l := g.loads.Of(key.cluster, account); l != nil {
 		return l
 	}
 	return own
 }
 
-// gate lets requests to a cluster pass, in the order of their coming.
+// gate lets requests of an account to a cluster pass, in the order of their coming.
 type gate struct {
-	own *ownLoad
 	// load is the count that is in force: that of another cluster once one of the same name has taken the place of the one before.
 	load func() Load
 
+	// pollers is how many gates of the account poll.
+	pollers *atomic.Int64
+
 	mu      sync.Mutex
 	waiting []*waiter // guarded by mu
-	retries uint64    // guarded by mu
-	polling bool      // guarded by mu
+	// inFlight counts requests that have passed, and have not left. Guarded by mu.
+	inFlight int
+	retries  uint64 // guarded by mu
+	polling  bool   // guarded by mu
+	// forgotten: there is another one in its place, or none. Guarded by mu.
+	forgotten bool
 }
 
 // waiter is a request for which there is no connection.
@@ -118,21 +169,25 @@ type waiter struct {
 	admitted chan func()
 }
 
-// pollInterval is how soon the end of a request on the fast path is noticed, which nobody tells of.
-const pollInterval = time.Millisecond
+const (
+	// pollInterval is how soon the end of a request on the fast path is noticed, which nobody tells of.
+	pollInterval = time.Millisecond
+	// pollShare bounds how often the gates of one account look, all together: with more than ten of them each looks less often. One that has requests wait
+	// at thousands of clusters would take a processor for itself.
+	pollShare = 100 * time.Microsecond
+)
 
-// enter counts a request, or waits until it can; ErrOverflow, or why ctx has ended, says that it must not be sent.
-func (g *gate) enter(ctx context.Context, b *model.Breakers) (leave func(), err error) {
-	w, leave, err := g.passOrWait(b)
-	if w == nil {
-		return leave, err
-	}
+// pollPace is how often each of so many gates of an account looks.
+func pollPace(gates int64) time.Duration { return max(pollInterval, time.Duration(gates)*pollShare) }
+
+// await waits until the gate lets a waiter pass; why ctx has ended says that the request must not be sent.
+func (g *gate) await(ctx context.Context, w *waiter) (leave func(), err error) {
 	select {
 	case leave := <-w.admitted:
 		return leave, nil
 	case <-ctx.Done():
 	}
-	g.forget(w)
+	g.abandon(w)
 	select {
 	case leave := <-w.admitted: // at this moment
 		leave()
@@ -141,20 +196,18 @@ func (g *gate) enter(ctx context.Context, b *model.Breakers) (leave func(), err 
 	return nil, context.Cause(ctx)
 }
 
-func (g *gate) forget(w *waiter) {
+func (g *gate) abandon(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = slices.DeleteFunc(g.waiting, func(other *waiter) bool { return other == w })
 }
 
-// passOrWait returns a waiter where the request has to wait.
+// passOrWait returns a waiter where the request has to wait. The caller holds mu.
 func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	load := g.load()
 	if len(g.waiting) == 0 {
-		if load, leave = g.count(load, b.InUse()); leave != nil {
-			return nil, g.leaver(leave), nil
+		if leave, ok := load.Enter(b.InUse()); ok {
+			return nil, g.leaverLocked(leave), nil
 		}
 	}
 	if !b.Waits() || uint64(len(g.waiting)) >= uint64(b.MaxPending) {
@@ -164,67 +217,52 @@ func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error
 	g.waiting = append(g.waiting, w)
 	if !g.polling {
 		g.polling = true
-		load.Hold(true)
-		go g.poll(load)
+		g.pollers.Add(1)
+		go g.poll(load, load.Hold())
 	}
 	return w, nil, nil
 }
 
-// count enters the count that is in force, and returns which that is; leave is nil where as many are in flight. One that has been replaced meanwhile
-// takes nobody in, which says nothing of the cluster.
-func (g *gate) count(load Load, limit uint32) (now Load, leave func()) {
-	for {
-		leave, ok := load.Enter(limit)
-		if ok {
-			return load, leave
-		}
-		if now = g.load(); now == load {
-			return load, nil
-		}
-		load = now
-	}
-}
-
-// leaver takes a request from the count, and lets the next one pass.
-func (g *gate) leaver(leave func()) func() {
+// leaverLocked counts a request that passes. The leaver takes it from the count, and lets the next one pass.
+func (g *gate) leaverLocked(leave func()) func() {
+	g.inFlight++
 	return func() {
 		leave()
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		g.inFlight--
 		g.passLocked(g.load())
 	}
 }
 
-// passLocked lets pass whoever can.
+// passLocked lets those pass that can.
 func (g *gate) passLocked(load Load) {
 	for len(g.waiting) > 0 {
 		leave, ok := load.Enter(g.waiting[0].limit)
 		if !ok {
 			return
 		}
-		g.waiting[0].admitted <- g.leaver(leave)
+		g.waiting[0].admitted <- g.leaverLocked(leave)
 		g.waiting = g.waiting[1:]
 	}
 }
 
 // poll runs while requests wait, and holds the count that is in force.
-func (g *gate) poll(held Load) {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for range tick.C {
-		now := g.load()
-		if now != held {
-			held.Hold(false)
-			now.Hold(true)
-			held = now
+func (g *gate) poll(held Load, release func()) {
+	defer g.pollers.Add(-1)
+	for {
+		time.Sleep(pollPace(g.pollers.Load()))
+		if now := g.load(); now != held {
+			release()
+			held, release = now, now.Hold()
 		}
-		if g.pollOnce(held) {
+		if g.pollOnce(held, release) {
 			return
 		}
 	}
 }
 
-func (g *gate) pollOnce(load Load) (done bool) {
+func (g *gate) pollOnce(load Load, release func()) (done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.passLocked(load)
@@ -232,15 +270,18 @@ func (g *gate) pollOnce(load Load) (done bool) {
 		return false
 	}
 	g.polling = false
-	load.Hold(false)
+	release()
 	return true
 }
 
-// isBusy reports whether a request waits, is counted here, or is sent again.
-func (g *gate) isBusy() bool {
-	g.mu.Lock()
+// forget reports whether the gate is to be forgotten: no request waits, or has passed and not left. One that is locked has a request at this moment.
+func (g *gate) forget() bool {
+	if !g.mu.TryLock() {
+		return false
+	}
 	defer g.mu.Unlock()
-	return len(g.waiting) > 0 || g.polling || g.retries > 0 || g.own.Active() > 0
+	g.forgotten = len(g.waiting) == 0 && !g.polling && g.inFlight == 0
+	return g.forgotten
 }
 
 // enterRetry counts a retry, unless there are as many as there may be.
@@ -280,4 +321,4 @@ func (l *ownLoad) Enter(limit uint32) (leave func(), ok bool) {
 func (l *ownLoad) Active() uint32 { return l.active.Load() }
 
 // Hold implements Load.
-func (l *ownLoad) Hold(bool) {}
+func (l *ownLoad) Hold() (release func()) { return func() {} }

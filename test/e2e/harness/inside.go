@@ -133,9 +133,9 @@ func (b *Balancer) Slots(t testing.TB) (all []maps.Slot) {
 	return all
 }
 
-// Clusters reads all clusters, those that are not in use too.
-func (b *Balancer) Clusters(t testing.TB) []maps.Cluster {
-	return readOnly[maps.Cluster](t, b, "clusters")
+// Loads reads all counts of requests in flight, by account and cluster.
+func (b *Balancer) Loads(t testing.TB) []maps.LoadSet {
+	return readOnly[maps.LoadSet](t, b, "load_sets")
 }
 
 // Endpoints reads all endpoints, those that are not in use too.
