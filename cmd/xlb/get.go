@@ -39,7 +39,7 @@ var resources = []resource{
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
-	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "REQUESTS", "REFUSED", "STATE"}, each(workloadCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "STATE"}, each(workloadCells)},
 	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
@@ -79,7 +79,8 @@ the JSON has them all. "config" says where the configuration comes from, what is
 force of it, and why what came last was refused, field by field. "workloads" are network
 namespaces whose processes are balanced, or are known not to be, by the numbers that
 "lsns -t net" shows, with the pods and containers that they are of, as far as these are
-known; NAME is that of the namespace's file, where no pod is known. "quotas" are the tables
+known; NAME is that of the namespace's file, where no pod is known; REQUESTS and BYTES are
+what was carried for them since they are served, by cluster in JSON. "quotas" are the tables
 that the workloads share, of which one may have as much as is left free, and who has most.
 
 With --watch it asks again and again, until it is interrupted: text has the time above each
@@ -262,15 +263,16 @@ func workloadCells(w *admin.Workload) []string {
 	}
 	return []string{
 		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
-		number(w.Connections), number(w.Uses[admin.QuotaISocks].Taken), number(w.Uses[admin.QuotaRequests].Taken), number(refusedAll(w)), stateText(w),
+		number(w.Connections), number(w.Uses[admin.QuotaISocks].Taken), number(w.Uses[admin.QuotaRequests].Taken), number(refusedAll(w)),
+		number(w.Requests), number(w.RequestBytes + w.ResponseBytes), stateText(w),
 	}
 }
 
-// refusedAll is how many entries of all tables a workload did not get. That an idle connection takes the place of another one is not among them: no request
-// misses it.
+// refusedAll is how many entries of all tables a workload did not get, but those that no request misses: an idle connection that takes the place of another one,
+// and series of its own.
 func refusedAll(w *admin.Workload) (n uint64) {
 	for of, use := range w.Uses {
-		if of != admin.QuotaIdleConnections {
+		if of != admin.QuotaIdleConnections && of != admin.QuotaDestinations {
 			n += use.Refused
 		}
 	}

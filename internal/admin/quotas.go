@@ -13,6 +13,7 @@ const (
 	QuotaIdleConnections = "idle_connections"
 	QuotaCopies          = "copies"
 	QuotaNamespaces      = "namespaces"
+	QuotaDestinations    = "destinations"
 )
 
 // Quota is a row of /xlb/quotas: a table that the workloads share. While others than the host are served, one may have as many entries as are left free.

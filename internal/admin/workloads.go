@@ -56,10 +56,26 @@ type Workload struct {
 	Why   string `json:"why,omitempty"`
 	// Connections are those of its clients that are intercepted and open.
 	Connections uint64 `json:"connections"`
+	// Requests of its clients since it is served that have begun on the fast path, or ended in user space, whatever their answer was; and their bytes, heads and
+	// bodies, and what follows in tunnels.
+	Requests      uint64 `json:"requests"`
+	RequestBytes  uint64 `json:"request_bytes"`
+	ResponseBytes uint64 `json:"response_bytes"`
+	// Destinations are the same by cluster.
+	Destinations []Destination `json:"destinations,omitempty"`
 	// Account is by which it is counted: workloads that one pod or container has made have one, the number of the first of them, and Uses are those of all.
 	Account uint32 `json:"account"`
 	// Uses are what the account has of each table that the workloads share, by Quota.Of.
 	Uses map[string]QuotaUse `json:"uses,omitempty"`
+}
+
+// Destination is what was carried for a workload to a cluster.
+type Destination struct {
+	// Cluster is empty for requests that came to no cluster, and for those of all clusters together that there was no entry for (QuotaDestinations).
+	Cluster       string `json:"cluster"`
+	Requests      uint64 `json:"requests"`
+	RequestBytes  uint64 `json:"request_bytes"`
+	ResponseBytes uint64 `json:"response_bytes"`
 }
 
 // Errors of Source.ReleaseWorkload and Source.JoinWorkload that lie in the request.

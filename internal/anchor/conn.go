@@ -185,7 +185,7 @@ func (c *Conn) refuseLocked(conn *socket, l maps.Lease, responseStarted bool) (l
 	case responseStarted:
 		c.abort()
 	default:
-		c.written += c.set.cfg.Handler.Refuse(conn)
+		c.written += c.set.cfg.Handler.Refuse(conn, c.workload.ID)
 		c.closeLocked()
 	}
 	return false

@@ -153,7 +153,7 @@ func (h handler) Serve(ctx context.Context, conn net.Conn, _ Boundary, s Session
 	return h.r.setup.serve(ctx, conn, s)
 }
 
-func (h handler) Refuse(conn net.Conn) uint64 { return h.r.setup.refuse(conn) }
+func (h handler) Refuse(conn net.Conn, _ workload.ID) uint64 { return h.r.setup.refuse(conn) }
 
 func (h handler) Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded {
 	return h.r.setup.upload(ctx, conn, l)

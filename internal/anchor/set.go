@@ -110,8 +110,8 @@ type Client interface {
 type Handler interface {
 	// Serve serves a connection until it is quiet. It reads the next bytes as a request's head, which at is the proof of.
 	Serve(ctx context.Context, conn net.Conn, at Boundary, s Session) Result
-	// Refuse tells a client that the body of its request is not one, and returns the bytes that it wrote. It reads nothing.
-	Refuse(conn net.Conn) (written uint64)
+	// Refuse tells a client of a workload that the body of its request is not one, and returns the bytes that it wrote. It reads nothing.
+	Refuse(conn net.Conn, of workload.ID) (written uint64)
 	// Upload sends the rest of a lease's request to its endpoint, or the client's side of a tunnel. It must not take what lies
 	// behind the request.
 	Upload(ctx context.Context, conn Client, l maps.Lease) Uploaded

@@ -20,6 +20,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // Config is what a Handback works with. All of it is needed, and safe for concurrent use.
@@ -35,6 +36,8 @@ type Config struct {
 	// Pool and Anchors have the i-socks and the clients. Both are made of a Handback, and so are not called before they are there.
 	Pool    func() Pool
 	Anchors func() Anchors
+	// Ledger counts what the daemon has sent: of responses that the kernel has not touched, and of its own.
+	Ledger *usage.Ledger
 	// Withheld counts a response that the client did not get, since its request was sent again.
 	Withheld func(cluster string, endpoint netip.AddrPort, status int)
 	Crashes  *crash.Log

@@ -10,6 +10,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // Fail implements pool.Clients.
@@ -40,6 +41,7 @@ func (h *Handback) endLost(conn net.Conn, l pool.Lost) (written uint64, o anchor
 		return 0, anchor.Cut
 	}
 	written, err := h.cfg.Proxy.Reply(conn, replyTo(l), slowpath.ReplyTo{Head: l.Head, Close: l.RequestOpen})
+	h.cfg.Ledger.Add(l.Carries, usage.Traffic{ResponseBytes: written})
 	if err != nil {
 		return written, anchor.Close
 	}

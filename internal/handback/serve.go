@@ -10,6 +10,8 @@ import (
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/usage"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Serve implements anchor.Handler.
@@ -34,8 +36,9 @@ func (h *Handback) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, 
 }
 
 // Refuse implements anchor.Handler.
-func (h *Handback) Refuse(conn net.Conn) (written uint64) {
+func (h *Handback) Refuse(conn net.Conn, of workload.ID) (written uint64) {
 	written, err := h.cfg.Proxy.Reply(conn, slowpath.ReplyBadRequest, slowpath.ReplyTo{Close: true})
+	h.cfg.Ledger.Add(usage.Destination{Workload: of}, usage.Traffic{ResponseBytes: written})
 	if err != nil {
 		h.cfg.Logger.Debug("answer client", "err", err)
 	}

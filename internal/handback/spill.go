@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // Spill implements pool.Clients.
@@ -59,6 +60,7 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketOf(client),
 		Trailers: h.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
+	h.cfg.Ledger.Add(s.Carries, usage.Traffic{ResponseBytes: r.Answered})
 	endpoint := shared.Slots[s.Lease.Slot].Endpoint
 	h.cfg.Health.Relayed(endpoint, r)
 	if r.Flag == slowpath.FlagUpstreamTimeout {

@@ -44,15 +44,23 @@ func (s *Shared) Traffic() []Traffic {
 	return sum
 }
 
-// Free makes a BROKEN slot FREE, and its endpoint's what it has carried. No program may be at work on it any more.
-func (s *Shared) Free(slot uint32) {
+// Free makes a BROKEN slot FREE, and its endpoint's what it has carried, which it returns. No program may be at work on it any more.
+func (s *Shared) Free(slot uint32) (carried Traffic) {
 	s.folding.Lock()
 	defer s.folding.Unlock()
 	sl := &s.Slots[slot]
 	e := &s.Endpoints[sl.Endpoint]
-	e.Traffic.add(&sl.Traffic)
+	carried.add(&sl.Traffic)
+	e.Traffic.add(&carried)
 	sl.Traffic.Clear()
 	// A program that found the lease already broken has filled it all the same.
 	s.uncount(sl)
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
+	return carried
+}
+
+// Carried is what a slot has carried since it was FREE, without the statuses of responses.
+func (s *Shared) Carried(slot uint32) Traffic {
+	t := &s.Slots[slot].Traffic
+	return Traffic{Requests: atomic.LoadUint64(&t.Requests), BytesSent: atomic.LoadUint64(&t.BytesSent), BytesReceived: atomic.LoadUint64(&t.BytesReceived)}
 }

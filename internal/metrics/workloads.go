@@ -27,8 +27,16 @@ type Workload struct {
 	PodNamespace, Pod, PodUID, Container, Runtime string
 	// Connections of its clients that are intercepted and open.
 	Connections uint64
+	// Destinations are what was carried for it since it is served, by cluster; empty for what came to none, and for clusters together without an entry.
+	Destinations []Destination
 	// Uses are what it has of each table that the workloads share, by Quota.Of; empty where they are counted with another workload's.
 	Uses map[string]Use
+}
+
+// Destination is what was carried for a workload to a cluster.
+type Destination struct {
+	Cluster                               string
+	Requests, RequestBytes, ResponseBytes uint64
 }
 
 // NRI is the state of the connection to the container runtime by which it reports its pods (NRI).
@@ -50,6 +58,12 @@ var (
 		"id", "netns", "state", "pod_namespace", "pod", "pod_uid", "container", "runtime")
 	workloadConnections = describe("xlb_workload_connections",
 		"Intercepted connections of the clients in a network namespace that are open, by its number, and the name of its pod or another one.", "id", "workload")
+	workloadRequests = describe("xlb_workload_requests_total",
+		"Requests of the clients in a network namespace to a cluster that have begun on the fast path, or ended in user space, whatever their answer was. The cluster is empty for those that came to none, and for all together of further clusters, when it has as many series as are left free (xlb_quota_size of destinations).", "id", "workload", "cluster")
+	workloadRequestBytes = describe("xlb_workload_request_bytes_total",
+		"Bytes of those requests, heads and bodies, and what follows in tunnels; of tunnels in user space when they end.", "id", "workload", "cluster")
+	workloadResponseBytes = describe("xlb_workload_response_bytes_total",
+		"Bytes of their responses, likewise.", "id", "workload", "cluster")
 	workloadsUnlisted = describe("xlb_workloads_unlisted",
 		"Network namespaces without series of their own: the "+strconv.Itoa(maxListedWorkloads)+" with the lowest numbers have some.")
 	nriConnected = describe("xlb_nri_connected",
@@ -75,8 +89,20 @@ func (out emitter) workloads(all []Workload) {
 		out.gauge(workloadInfo, 1, id, strconv.FormatUint(w.Netns, 10), w.State, text(w.PodNamespace), text(w.Pod), text(w.PodUID), text(w.Container), text(w.Runtime))
 		out.gauge(workloadConnections, w.Connections, id, text(w.Name))
 		out.uses(w)
+		out.destinations(w)
 	}
 	out.gauge(workloadsUnlisted, uint64(unlisted))
+}
+
+func (out emitter) destinations(w *Workload) {
+	id, name := strconv.FormatUint(uint64(w.ID), 10), labelText(w.Name)
+	for i := range w.Destinations {
+		d := &w.Destinations[i]
+		cluster := labelText(d.Cluster)
+		out.counter(workloadRequests, d.Requests, id, name, cluster)
+		out.counter(workloadRequestBytes, d.RequestBytes, id, name, cluster)
+		out.counter(workloadResponseBytes, d.ResponseBytes, id, name, cluster)
+	}
 }
 
 // nri writes those of the runtime; nil: the daemon has no client of one.

@@ -28,12 +28,12 @@ func TestSeriesOfWorkloadsAreBounded(t *testing.T) {
 			source := &state{}
 			for i := range tt.there {
 				// The list has an order of its own.
-				source.workloads = append(source.workloads, Workload{ID: uint32(tt.there - 1 - i), Name: fmt.Sprintf("shop/web-%d", i), State: "served", Uses: map[string]Use{"isocks": {Taken: 3, Refused: 1}}})
+				source.workloads = append(source.workloads, Workload{ID: uint32(tt.there - 1 - i), Name: fmt.Sprintf("shop/web-%d", i), State: "served", Uses: map[string]Use{"isocks": {Taken: 3, Refused: 1}}, Destinations: []Destination{{"web", 7, 70, 700}}})
 			}
 			registry := prometheus.NewPedanticRegistry()
 			registry.MustRegister(NewCollector(source, NewRecorder()))
 			page := exposition(t, registry)
-			for _, metric := range []string{"\nxlb_workload_info{", "\nxlb_workload_connections{", "\nxlb_workload_quota_taken{", "\nxlb_workload_quota_refused_total{"} {
+			for _, metric := range []string{"\nxlb_workload_info{", "\nxlb_workload_connections{", "\nxlb_workload_quota_taken{", "\nxlb_workload_quota_refused_total{", "\nxlb_workload_requests_total{", "\nxlb_workload_request_bytes_total{", "\nxlb_workload_response_bytes_total{"} {
 				if n := strings.Count(page, metric); n != tt.series {
 					t.Errorf("%d series of %s, want %d", n, strings.TrimSpace(metric), tt.series)
 				}

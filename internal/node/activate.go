@@ -44,12 +44,15 @@ func (n *Node) sweepSlowPath(c *activate.Change) {
 	}
 }
 
-// breakersPace is how often circuit breakers forget accounts and clusters without requests in flight. Two sweeps free the entry of one.
-const breakersPace = 10 * time.Second
+// sweepPace is how often circuit breakers forget accounts and clusters without requests in flight, of which two sweeps free the entry, and the ledger what was
+// carried to clusters that have gone.
+const sweepPace = 10 * time.Second
 
-func (n *Node) sweepBreakers() {
+func (n *Node) sweep() {
 	n.proxy.Sweep()
 	n.datapath.Shared.SweepLoads()
+	now := n.activator.Generation()
+	n.pool.SweepCarried(func(cluster string) bool { return now.Cluster(cluster) != nil })
 }
 
 // yieldAdmin gives the default address of the admin API up for a listener.

@@ -41,6 +41,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
+	"github.com/xlb-project/xlb/internal/usage"
 	"github.com/xlb-project/xlb/internal/view"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -152,6 +153,7 @@ type Node struct {
 	ready       atomic.Pointer[error]
 	unsupported string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
 	scheduler   *shares.Scheduler
+	ledger      *usage.Ledger
 
 	// ending is closed when the daemon is to end.
 	ending <-chan struct{}
@@ -307,6 +309,7 @@ func (n *Node) build() error {
 	if err != nil {
 		return err
 	}
+	n.ledger = usage.NewLedger(maxDestinations)
 	n.proxy = n.newProxy(files)
 	own := workload.Own(namespace)
 	n.workloads = n.newWorkloads(own, files)
@@ -317,7 +320,7 @@ func (n *Node) build() error {
 	})
 	n.handback = n.newHandback()
 	n.pool, err = pool.New(pool.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Clients: n.handback, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace, Released: n.pools.Closed,
+		Shared: d.Shared, Sockets: d.Sockets, Ledger: n.ledger, Clients: n.handback, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace, Released: n.pools.Closed,
 		Refused: n.health.Refused, CongestionControl: n.o.CongestionControl, Partings: n.dialer.Partings(), Descriptors: maxISocks(files),
 	})
 	if err != nil {
@@ -398,7 +401,7 @@ func (n *Node) close() error {
 func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 	n.runPeriodically(ctx, tendPace, func() bool { n.beat(); return n.mustTend() }, n.tend)
 	n.runPeriodically(ctx, tendPace, n.reconcil.MustReclaim, n.reclaim)
-	n.runPeriodically(ctx, breakersPace, func() bool { return true }, n.sweepBreakers)
+	n.runPeriodically(ctx, sweepPace, func() bool { return true }, n.sweep)
 	n.runPeriodically(ctx, memory.Pace, memory.IsExcessive, memory.Return)
 	n.runPeriodically(ctx, listeners.Pace, n.bound.HasSockets, n.bound.Tend)
 	if n.o.FastPath {
@@ -587,7 +590,7 @@ func (n *Node) newView() *view.View {
 	c := view.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
-		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), Carried: n.pool.Carried, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	}
 	if n.runtime != nil {
 		c.NRI = n.runtime.State

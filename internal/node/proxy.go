@@ -52,6 +52,7 @@ func (n *Node) newProxy(files int) *slowpath.Proxy {
 		Observer:   observer{n.recorder},
 		Crashes:    n.crashes,
 		Logger:     n.log,
+		Ledger:     n.ledger,
 		Requests:   tableOf(maxRequests(files)),
 		Idle:       tableOf(maxIdle(files)),
 	})
@@ -81,6 +82,6 @@ func (n *Node) newHandback() *handback.Handback {
 	return handback.New(handback.Config{
 		Shared: n.datapath.Shared, Generation: n.activator.Generation, Selector: n.selector, Proxy: n.proxy, Scheduler: n.scheduler, Health: n.health,
 		Pool: func() handback.Pool { return n.pool }, Anchors: func() handback.Anchors { return n.anchors },
-		Withheld: n.recorder.Withheld, Crashes: n.crashes, Logger: n.log,
+		Withheld: n.recorder.Withheld, Ledger: n.ledger, Crashes: n.crashes, Logger: n.log,
 	})
 }

@@ -49,6 +49,9 @@ func maxISocks(files int) int { return max(files/8-ownFiles, files/32, leastEntr
 // a ninth. I-socks are fewer for it.
 func maxNamespaces(files int) int { return max(files/4/pool.DescriptorsOfWorkload, leastEntries) }
 
+// maxDestinations is how many pairs of a workload and a cluster have counts, and series, of their own: those of 800 pods with ten destinations each.
+const maxDestinations = 8192
+
 // tableOf is one that has so many entries while workloads share it. The host alone may have any number: it takes nothing from others.
 func tableOf(size int) *quota.Table[workload.ID] {
 	table := quota.New[workload.ID](math.MaxInt, 1)
@@ -65,5 +68,6 @@ func (n *Node) quotas() []view.Quota {
 		{Of: admin.QuotaIdleConnections, Usage: n.proxy.IdleUsage},
 		{Of: admin.QuotaCopies, Usage: n.proxy.CopyUsage},
 		{Of: admin.QuotaNamespaces, Usage: n.workloads.Usage},
+		{Of: admin.QuotaDestinations, Usage: n.ledger.Usage},
 	}
 }

@@ -30,7 +30,10 @@ func cgroupMount() string {
 
 // join serves a network namespace. An event of its first requests that comes before the pool knows it is lost; the next request raises another.
 func (n *Node) join(w *workload.Workload) error {
+	// What its clients send from the moment on that they are served counts.
+	n.ledger.Join(w.ID, w.Account())
 	if err := n.anchors.Join(w); err != nil {
+		n.ledger.Leave(w.ID)
 		return err
 	}
 	n.pool.Join(w)
@@ -49,6 +52,7 @@ func (n *Node) leave(w *workload.Workload) (left bool) {
 	}
 	n.pool.Leave(w.ID)
 	n.proxy.Leave(w.ID)
+	n.ledger.Leave(w.ID)
 	return true
 }
 

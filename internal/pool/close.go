@@ -156,7 +156,7 @@ func (p *Pool) reclaimSlotLocked(slot uint32) {
 	if err := p.forgetSpill(slot); err != nil {
 		p.cfg.Logger.Warn("forget spilled response", "slot", slot, "err", err)
 	}
-	p.cfg.Shared.Free(slot)
+	p.cfg.Ledger.Add(sub.carries(), trafficOf(p.cfg.Shared.Free(slot)))
 	p.returnSlotLocked(sub, slot)
 	p.returnPoolLocked(sub)
 }

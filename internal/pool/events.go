@@ -104,6 +104,7 @@ func (p *Pool) endLocked(s *isock) {
 // another's, because what it says of this request is needed.
 func (p *Pool) failLeaseLocked(s *isock, why Failure) {
 	s.busy = func() {}
+	carries := s.sub.carries()
 	p.wg.Add(1)
 	go func() {
 		defer p.wg.Done()
@@ -112,6 +113,7 @@ func (p *Pool) failLeaseLocked(s *isock, why Failure) {
 			p.cfg.Logger.Warn("end of a lease may race with its last bytes", "err", err)
 		}
 		if lost := p.lostOf(s.slot, why); p.cfg.Shared.HadClient(lost.Lease) {
+			lost.Carries = carries
 			if why == Reset && !lost.ResponseStarted && !lost.Whole && !lost.RequestOpen {
 				p.mayResend(s, &lost)
 			}
@@ -230,6 +232,7 @@ func (p *Pool) spillLocked(s *isock) {
 		Cookie:   atomic.LoadUint64(&sl.Cookie),
 		Upstream: up,
 		Endpoint: s.sub.Index,
+		Carries:  s.sub.carries(),
 		Head:     atomic.LoadUint32(&sl.Request)&uint32(maps.RequestHead) != 0,
 		Upgrade:  atomic.LoadUint32(&sl.Request)&uint32(maps.RequestUpgrade) != 0,
 	}

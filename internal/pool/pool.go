@@ -16,6 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/usage"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -38,8 +39,10 @@ type Lost struct {
 	Lease maps.Lease
 	// Endpoint is its index.
 	Endpoint uint32
-	Cookie   uint64
-	Why      Failure
+	// Carries is whose the request is, and where to.
+	Carries usage.Destination
+	Cookie  uint64
+	Why     Failure
 	// Head reports that the request was a HEAD.
 	Head bool
 	// ResponseStarted: the client has some of the response. Whole: the response is framed to its end. ReplyOpen: it is not known to have been moved to there.
@@ -89,6 +92,8 @@ type Spilled struct {
 	Idle time.Duration
 	// Endpoint is its index.
 	Endpoint uint32
+	// Carries is whose the request is, and where to.
+	Carries usage.Destination
 	// Copy is the request if the route's policy may want to send it again; nil otherwise. Nothing of the response has been moved.
 	Copy *RequestCopy
 }
@@ -96,7 +101,9 @@ type Spilled struct {
 // Config is what a pool needs. All fields are required but the limits, PrepareRemote, Partings
 // and SynchronizeRCU.
 type Config struct {
-	Shared  *maps.Shared
+	Shared *maps.Shared
+	// Ledger counts what i-socks have carried; nil: nothing does.
+	Ledger  *usage.Ledger
 	Sockets *maps.Sockets
 	Clients Clients
 	Logger  *slog.Logger

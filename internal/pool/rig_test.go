@@ -22,6 +22,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+	"github.com/xlb-project/xlb/internal/usage"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
@@ -116,7 +117,7 @@ func newRig(t *testing.T, o setup) *rig {
 	sockets.SlowConns = mapstest.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots, sockets.Pools = announced{r.peers, r.shared, o}, registered{r.cookies, o}, r.pools
 	p, err := New(Config{
-		Shared: r.shared, Sockets: sockets, Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Own: workload.Own(testNetns), NoHost: o.noHost,
+		Shared: r.shared, Sockets: sockets, Ledger: usage.NewLedger(64), Clients: r.clients, Logger: slog.New(slog.DiscardHandler), Own: workload.Own(testNetns), NoHost: o.noHost,
 		Initial: o.initial, Max: o.max, Eager: o.eager, StreamIdle: o.streamIdle, ShrinkAfter: o.shrinkAfter, LastAfter: max(o.lastAfter, 1),
 		Released: r.noteReleased, Refused: o.refused, PrepareRemote: o.prepareRemote, SynchronizeRCU: o.waitForReaders, Now: o.now, Descriptors: o.descriptors,
 	})

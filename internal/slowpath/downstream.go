@@ -19,6 +19,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // readers are over sources.
@@ -40,6 +41,9 @@ type downstream struct {
 	headBegan time.Time
 	// entry is that of the request in progress among those of its workload.
 	entry quotaEntry
+	// carried are the bytes that the ledger has counted, for serves: whose the request is that was read last, and its cluster, once it has one that is there.
+	carried usage.Traffic
+	serves  usage.Destination
 	// crashed: what has served the connection has panicked.
 	crashed bool
 }
@@ -87,8 +91,10 @@ type boundary struct{}
 
 // run serves requests until the connection is quiet or closed. That it begins between two requests is its caller's proof (Proxy.Serve).
 func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
+	defer d.countBytes()
 	for at := new(boundary); ; {
 		end, state, reply := d.readHead(at)
+		d.serves.Workload = d.session.workload()
 		switch state {
 		case headNone:
 			return true, nil
@@ -100,12 +106,25 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 			return false, nil
 		case headComplete:
 		}
-		if at, err = d.serveOne(ctx, end); at == nil {
+		at, err = d.serveOne(ctx, end)
+		d.countBytes()
+		if at == nil {
 			return false, err
 		}
 		d.collect()
 	}
 }
+
+// countBytes counts what was read and written since it was called last, as of the request that was served. What was read of the next one counts here, too. A
+// connection of this process may be another workload's by now, whose client has had its whole answer.
+func (d *downstream) countBytes() {
+	now := usage.Traffic{RequestBytes: d.in.Consumed, ResponseBytes: d.out.Sent()}
+	d.count(now.Since(d.carried))
+	d.carried, d.serves.Cluster = now, ""
+}
+
+// count has the ledger count what was carried for the request that was read last.
+func (d *downstream) count(t usage.Traffic) { d.proxy.config.Ledger.Add(d.serves, t) }
 
 // readHead reads until the head buffer holds a whole head and returns its end.
 func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalReply) {
@@ -153,6 +172,8 @@ func (d *downstream) endOfHead(err error) headState {
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		if len(*d.head) > 0 {
 			d.proxy.finish(Report{Listener: d.session.Listener, Flag: FlagDownstreamTermination})
+			d.serves.Workload = d.session.workload()
+			d.count(usage.Traffic{Requests: 1})
 		}
 		return headEnded
 	case len(*d.head) == 0:
@@ -211,6 +232,9 @@ func (d *downstream) buffered() int { return d.reader.Buffered() + len(d.in.Pend
 func (d *downstream) reject(reply LocalReply, view h1.ClientView) {
 	view.KeepAlive = false
 	d.proxy.finish(Report{Listener: d.session.Listener, Status: reply.Status(), Flag: reply.Flag(), Resumed: d.continues()})
+	if !d.continues() {
+		d.count(usage.Traffic{Requests: 1})
+	}
 	a := reply.answer()
 	if table := d.table(); table != nil && table.EnvoyHeaders != nil {
 		a.Fields = headers.FinishOwn(table.EnvoyHeaders, a.Fields)

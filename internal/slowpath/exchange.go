@@ -143,6 +143,8 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.respond(x.noCluster(), ReplyNoCluster.Flag())
 	}
+	// Of a cluster that is not there the client may have chosen the name: it is no series' label.
+	x.serves.Cluster = x.cluster
 	x.AnnounceTimeout()
 	x.AnnounceAttempt() // which changes of headers may name
 	x.ChangeRequest()

@@ -22,6 +22,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/usage"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -155,6 +156,8 @@ type Config struct {
 	// Requests has an entry for each request in progress, and each connection without HTTP, by the workload of its client: a request that is refused is
 	// answered 503, such a connection closes. nil: they have no bound.
 	Requests *quota.Table[workload.ID]
+	// Ledger counts requests and their bytes by workload and cluster. nil: nothing does.
+	Ledger *usage.Ledger
 	// Idle has one for each idle connection to an endpoint: one that is refused takes the place of another one of its workload. nil: they have no bound in all.
 	Idle *quota.Table[workload.ID]
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/slowpath/reply"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // clientGone ends a request that nobody waits for any more, and that no endpoint has got.
@@ -196,6 +197,10 @@ func (x *exchange) respond(a reply.Answer, flag Flag) (bool, error) {
 
 // finish counts and reports the request.
 func (x *exchange) finish(status int, flag Flag) {
+	// What the fast path has begun it has counted.
+	if x.resumed == nil {
+		x.count(usage.Traffic{Requests: 1})
+	}
 	x.proxy.finish(Report{
 		Listener: x.session.Listener, Cluster: x.cluster, Endpoint: x.Address,
 		Status: status, Flag: flag, Duration: time.Since(x.Began), Resumed: x.resumed != nil, Sent: x.sentAnew(),

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/tunnel"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 var errNoEndpoint = errors.New("no endpoint could be connected to")
@@ -27,7 +28,8 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy 
 		return Result{}, errOverQuota
 	}
 	defer entry.giveBack()
-	upstream, endpoint, err := p.connectTCP(ctx, proxy, s)
+	cluster := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
+	upstream, endpoint, err := p.connectTCP(ctx, proxy, cluster, s)
 	if err != nil {
 		_ = client.Close()
 		return Result{}, err
@@ -38,12 +40,12 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy 
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
 		Client: client, Endpoint: upstream, First: first, Idle: proxy.IdleTimeout, Down: down, Up: down.Another(), Crashes: p.config.Crashes,
 	})
+	p.config.Ledger.Add(usage.Destination{Workload: s.workload(), Cluster: cluster}, usage.Traffic{RequestBytes: consumed, ResponseBytes: answered})
 	return Result{Consumed: consumed, Answered: answered}, err
 }
 
 // connectTCP tries as many endpoints as the listener says, each once.
-func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, s Session) (net.Conn, ChosenEndpoint, error) {
-	name := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
+func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, name string, s Session) (net.Conn, ChosenEndpoint, error) {
 	cluster := p.config.Cluster(name)
 	if cluster == nil {
 		return nil, nil, errNoEndpoint

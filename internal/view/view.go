@@ -27,6 +27,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 var (
@@ -58,6 +59,8 @@ type Config struct {
 	Workloads Workloads
 	// Quotas are the tables that the workloads share.
 	Quotas []Quota
+	// Carried is what was carried for workloads that are served.
+	Carried func() usage.Sum
 	// NRI is the state of the client of the container runtime; nil: there is no client.
 	NRI     func() nri.State
 	Crashes *crash.Log

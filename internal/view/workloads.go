@@ -24,10 +24,12 @@ type Workloads interface {
 // Workloads implements admin.Source.
 func (v *View) Workloads() []admin.Workload {
 	open, infos, usages := openByWorkload(v.cfg.Anchors.List()), v.cfg.Workloads.List(), v.usages()
+	carried := v.destinations()
 	rows := make([]admin.Workload, 0, len(infos))
 	for i := range infos {
 		row := workloadRow(&infos[i], open)
 		row.Uses = v.uses(infos[i].Account, usages)
+		addDestinations(&row, carried[infos[i].ID])
 		rows = append(rows, row)
 	}
 	return rows
@@ -49,6 +51,7 @@ func (v *View) changedWorkload(info workload.Info, err error) (admin.Workload, e
 	}
 	row := workloadRow(&info, openByWorkload(v.cfg.Anchors.List()))
 	row.Uses = v.uses(info.Account, v.usages())
+	addDestinations(&row, v.destinations()[info.ID])
 	return row, nil
 }
 
@@ -133,6 +136,7 @@ func (m measured) WorkloadList() []metrics.Workload {
 		list = append(list, metrics.Workload{
 			ID: w.ID, Netns: w.Netns, Name: w.Name, State: w.State, Connections: w.Connections,
 			PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime, Uses: usesOf(w, seen),
+			Destinations: destinationsOf(w),
 		})
 	}
 	return list

@@ -70,6 +70,10 @@ func TestCountsAddUp(t *testing.T) {
 		fast, slow := balancer.Served(t)
 		want("requests", fast+slow, asked)
 		want("requests that were leased", balancer.Metric(t, "xlb_verdicts_total", `verdict="request_leased"`), int(fast))
+		want("requests of all workloads", balancer.Metric(t, "xlb_workload_requests_total"), asked)
+		for _, direction := range []string{"request", "response"} {
+			want(direction+" bytes of all workloads", balancer.Metric(t, "xlb_workload_"+direction+"_bytes_total"), int(balancer.Metric(t, "xlb_bytes_total", fmt.Sprintf("direction=%q", direction))))
+		}
 		want("slow requests by flag", balancer.Metric(t, "xlb_slow_requests_total"), int(slow))
 		byEndpoint := balancer.EndpointRequests(t)
 		byCluster := map[string]int{}
