@@ -47,17 +47,22 @@ type gateKey struct {
 type CircuitBreakers struct {
 	loads Loads
 
-	mu      sync.Mutex                        // guards the rest
-	all     map[gateKey]map[workload.ID]*gate // of clusters and accounts that have been asked for
-	tallies map[string]*Tally
-	// pollers are those of accounts, of which gates have been made since the last sweep.
-	pollers map[workload.ID]*atomic.Int64
+	mu       sync.Mutex               // guards the rest
+	accounts map[workload.ID]*account // that have gates
+	tallies  map[string]*Tally
+}
+
+// account has the gates of one.
+type account struct {
+	gates map[gateKey]*gate // guarded by CircuitBreakers.mu
+	// polling is how many of them poll.
+	polling atomic.Int64
 }
 
 // NewCircuitBreakers returns those of clusters whose requests loads count; where it has none, for another priority than the default one, and where loads is nil,
 // the fast path counts nothing.
 func NewCircuitBreakers(loads Loads) *CircuitBreakers {
-	return &CircuitBreakers{loads: loads, all: map[gateKey]map[workload.ID]*gate{}, tallies: map[string]*Tally{}, pollers: map[workload.ID]*atomic.Int64{}}
+	return &CircuitBreakers{loads: loads, accounts: map[workload.ID]*account{}, tallies: map[string]*Tally{}}
 }
 
 // Tally is the cluster's; the first call makes it.
@@ -83,54 +88,58 @@ func (g *CircuitBreakers) locked(key gateKey, account workload.ID) *gate {
 	}
 }
 
-func (g *CircuitBreakers) of(key gateKey, account workload.ID) *gate {
+func (g *CircuitBreakers) of(key gateKey, id workload.ID) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gates := g.all[key]
-	if gates == nil {
-		gates = map[workload.ID]*gate{}
-		g.all[key] = gates
+	a := g.accounts[id]
+	if a == nil {
+		a = &account{gates: map[gateKey]*gate{}}
+		g.accounts[id] = a
 	}
-	if gates[account] == nil {
+	if a.gates[key] == nil {
 		own := &ownLoad{}
-		if g.pollers[account] == nil {
-			g.pollers[account] = &atomic.Int64{}
-		}
-		gates[account] = &gate{pollers: g.pollers[account], load: func() Load { return g.loadOf(key, account, own) }}
+		a.gates[key] = &gate{account: a, load: func() Load { return g.loadOf(key, id, own) }}
 	}
-	return gates[account]
+	return a.gates[key]
 }
 
 // gatesOf are those of a cluster and priority.
-func (g *CircuitBreakers) gatesOf(key gateKey) []*gate {
+func (g *CircuitBreakers) gatesOf(key gateKey) (list []*gate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Collect(maps.Values(g.all[key]))
+	for _, a := range g.accounts {
+		if gate := a.gates[key]; gate != nil {
+			list = append(list, gate)
+		}
+	}
+	return list
 }
 
 // Sweep forgets accounts that have no request here, and what limits of clusters have done that are not there any more.
 func (g *CircuitBreakers) Sweep(exists func(cluster string) bool) {
-	for _, key := range g.sweepTallies(exists) {
-		g.sweepGates(key)
+	for _, id := range g.sweepTallies(exists) {
+		g.sweepGates(id)
 	}
 }
 
 // sweepTallies returns whose gates are to be swept.
-func (g *CircuitBreakers) sweepTallies(exists func(cluster string) bool) []gateKey {
+func (g *CircuitBreakers) sweepTallies(exists func(cluster string) bool) []workload.ID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.tallies, func(cluster string, _ *Tally) bool { return !exists(cluster) })
-	maps.DeleteFunc(g.pollers, func(_ workload.ID, polling *atomic.Int64) bool { return polling.Load() == 0 })
-	return slices.Collect(maps.Keys(g.all))
+	return slices.Collect(maps.Keys(g.accounts))
 }
 
-// sweepGates holds mu for no longer than the gates of one cluster and priority take: requests of all others wait meanwhile.
-func (g *CircuitBreakers) sweepGates(key gateKey) {
+// sweepGates holds mu for no longer than the gates of one account take: requests of all others wait meanwhile.
+func (g *CircuitBreakers) sweepGates(id workload.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gates := g.all[key]
-	if maps.DeleteFunc(gates, func(_ workload.ID, gate *gate) bool { return gate.forget() }); len(gates) == 0 {
-		delete(g.all, key)
+	a := g.accounts[id]
+	if a == nil {
+		return
+	}
+	if maps.DeleteFunc(a.gates, func(_ gateKey, gate *gate) bool { return gate.forget() }); len(a.gates) == 0 {
+		delete(g.accounts, id)
 	}
 }
 
@@ -150,8 +159,7 @@ type gate struct {
 	// load is the count that is in force: that of another cluster once one of the same name has taken the place of the one before.
 	load func() Load
 
-	// pollers is how many gates of the account poll.
-	pollers *atomic.Int64
+	account *account
 
 	mu      sync.Mutex
 	waiting []*waiter // guarded by mu
@@ -217,7 +225,7 @@ func (g *gate) passOrWait(b *model.Breakers) (w *waiter, leave func(), err error
 	g.waiting = append(g.waiting, w)
 	if !g.polling {
 		g.polling = true
-		g.pollers.Add(1)
+		g.account.polling.Add(1)
 		go g.poll(load, load.Hold())
 	}
 	return w, nil, nil
@@ -249,9 +257,9 @@ func (g *gate) passLocked(load Load) {
 
 // poll runs while requests wait, and holds the count that is in force.
 func (g *gate) poll(held Load, release func()) {
-	defer g.pollers.Add(-1)
+	defer g.account.polling.Add(-1)
 	for {
-		time.Sleep(pollPace(g.pollers.Load()))
+		time.Sleep(pollPace(g.account.polling.Load()))
 		if now := g.load(); now != held {
 			release()
 			held, release = now, now.Hold()

@@ -101,8 +101,8 @@ func (g *CircuitBreakers) Counts(cluster string, p model.Priority) (active, wait
 func (g *CircuitBreakers) Len() (breakers, tallies int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, gates := range g.all {
-		breakers += len(gates)
+	for _, a := range g.accounts {
+		breakers += len(a.gates)
 	}
 	return breakers, len(g.tallies)
 }
