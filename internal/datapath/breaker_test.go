@@ -236,7 +236,7 @@ func TestALeaseIsTakenFromItsPlaceOnce(t *testing.T) {
 		{"failed by a program", func(r *breakerRig) { r.mustEnd(failLease) }},
 		{"broken by the daemon", func(r *breakerRig) { r.shared.Break(0) }},
 		{"by the daemon, whose client left", func(r *breakerRig) { r.shared.CancelLease(maps.Lease{Slot: 0, Number: 9}) }},
-		{"taken by who goes on with it", func(r *breakerRig) { r.shared.LeaveLoad(r.shared.TakeCounted(0)) }},
+		{"taken by who goes on with it", func(r *breakerRig) { r.shared.LeaveLoad(r.shared.Slots[0].TakeCounted()) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			entry := r.mustEnter(0, 7)

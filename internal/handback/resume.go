@@ -63,7 +63,7 @@ func (h *Handback) decide(ctx context.Context, s pool.Spilled) bool {
 			close(ended)
 		},
 		Enter: func() (leave func()) {
-			counted := h.cfg.Shared.TakeCounted(s.Lease.Slot)
+			counted := h.cfg.Shared.Slots[s.Lease.Slot].TakeCounted()
 			return func() { h.cfg.Shared.LeaveLoad(counted) }
 		},
 	}

@@ -119,9 +119,7 @@ func (s *Shared) LeaveLoad(p LoadEntry) {
 }
 
 // TakeCounted makes it the caller's to take the lease of a slot from its count.
-func (s *Shared) TakeCounted(slot uint32) LoadEntry {
-	return LoadEntry(atomic.SwapUint32(&s.Slots[slot].Counted, 0))
-}
+func (sl *Slot) TakeCounted() LoadEntry { return LoadEntry(atomic.SwapUint32(&sl.Counted, 0)) }
 
 // ActiveLoad is how many requests of an owner are in flight, as far as they are counted.
 func (s *Shared) ActiveLoad(owner LoadOwner) uint32 {
@@ -179,6 +177,3 @@ func (s *Shared) SweepLoads() {
 		}
 	}
 }
-
-// uncount takes a lease that ends from the count of its account and cluster.
-func (s *Shared) uncount(sl *Slot) { s.LeaveLoad(LoadEntry(atomic.SwapUint32(&sl.Counted, 0))) }

@@ -183,7 +183,7 @@ func (s *Shared) ended(sl *Slot, lease uint64, of owners) {
 	atomic.StoreUint64(&sl.BrokenLease, lease)
 	// Unless the daemon has gone on meanwhile: then the slot is another i-sock's, and a number must not come twice.
 	atomic.CompareAndSwapUint64(&sl.Lease, lease, lease+1)
-	s.uncount(sl)
+	s.LeaveLoad(sl.TakeCounted())
 	of.lose()
 }
 
@@ -286,7 +286,7 @@ func (s *Shared) release(sl *Slot, l Lease) {
 	// The next lease must not find it.
 	atomic.StoreUint64(&sl.DeadlineNs, 0)
 	of := s.ownersOf(sl)
-	s.uncount(sl)
+	s.LeaveLoad(sl.TakeCounted())
 	if !atomic.CompareAndSwapUint64(sl.word(), wordOf(SlotLeased, l.Number), uint64(SlotReady)) {
 		return
 	}

@@ -54,7 +54,7 @@ func (s *Shared) Free(slot uint32) (carried Traffic) {
 	e.Traffic.add(&carried)
 	sl.Traffic.Clear()
 	// A program that found the lease already broken has filled it all the same.
-	s.uncount(sl)
+	s.LeaveLoad(sl.TakeCounted())
 	atomic.StoreUint32(&sl.State, uint32(SlotFree))
 	return carried
 }

@@ -749,33 +749,6 @@ func TestCrowdedStackIsCleaned(t *testing.T) {
 	}
 }
 
-func TestTrafficOutlivesItsISock(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, setup{})
-	s := r.start(1)
-	slot := r.lease(request{cookie: 7})
-	sl := &r.shared.Slots[slot]
-	atomic.StoreUint64(&sl.Traffic.BytesSent, 100)
-	atomic.StoreUint64(&sl.Traffic.BytesReceived, 2000)
-	atomic.StoreUint64(&sl.Traffic.Responses[1], 1)
-	r.shared.ResponseDone(r.shared.Current(slot))
-	want := maps.Traffic{Requests: 1, Responses: [5]uint64{1: 1}, BytesSent: 100, BytesReceived: 2000}
-	check := func(when string) {
-		t.Helper()
-		if got := r.traffic()[ours]; got != want {
-			t.Errorf("traffic %s: got %+v, want %+v", when, got, want)
-		}
-	}
-	check("while the i-sock is open")
-	must(t, s.conns()[0].Close())
-	s.await(2)
-	r.awaitIdle(ours, 1)
-	check("after its end")
-	r.popBroken()
-	r.awaitNoneClosed()
-	check("when the slot is free")
-}
-
 func TestCloseLeavesNothing(t *testing.T) {
 	before := tcptest.Descriptors(t)
 	t.Run("pool", func(t *testing.T) {

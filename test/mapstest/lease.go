@@ -38,7 +38,7 @@ func Fail(s *maps.Shared, l maps.Lease) bool {
 	}
 	atomic.StoreUint64(&sl.BrokenLease, l.Number)
 	atomic.CompareAndSwapUint64(&sl.Lease, l.Number, l.Number+1)
-	s.LeaveLoad(s.TakeCounted(l.Slot))
+	s.LeaveLoad(sl.TakeCounted())
 	atomic.AddUint32(&p.Leased, ^uint32(0))
 	atomic.AddUint32(&e.Outstanding, ^uint32(0))
 	atomic.AddUint64(&e.Broken, 1)
