@@ -76,15 +76,19 @@ func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 	}
 }
 
+// pick chooses for a request that has found its route at this moment.
+func (b *balancing) pick() (slowpath.ChosenEndpoint, bool) {
+	return b.selector.Pick(b.Generation().Cluster("web"), "", 0, generationtest.Anywhere)
+}
+
 func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {
 	b := newBalancing(t, generationtest.PortsOf(1, 1, 2))
-	pick := func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
-	if got := b.kernel.Chosen(t, pick); got != "2" {
+	if got := b.kernel.Chosen(t, b.pick); got != "2" {
 		t.Errorf("meanwhile: %s, want 2, which is of both", got)
 	}
 	end()
-	if got := b.kernel.Chosen(t, pick); got != "2 3" {
+	if got := b.kernel.Chosen(t, b.pick); got != "2 3" {
 		t.Errorf("afterwards: %s, want 2 3", got)
 	}
 }
@@ -94,7 +98,7 @@ func TestChoicesWaitForAConfigurationOfWhichTheyKnowNoEndpoint(t *testing.T) {
 	end := b.beginUse(generationtest.PortsOf(2, 3, 4))
 	chosen := make(chan string)
 	go func() {
-		chosen <- b.kernel.Chosen(t, func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) })
+		chosen <- b.kernel.Chosen(t, b.pick)
 	}()
 	select {
 	case got := <-chosen:
@@ -117,7 +121,7 @@ func TestChoicesDoNotTakeANewEndpointForTheOneBefore(t *testing.T) {
 		}
 	}
 	end := b.beginUse(generationtest.PortsOf(2, 2, 3))
-	if got := b.kernel.Chosen(t, func() (slowpath.ChosenEndpoint, bool) { return b.selector.Pick("web", "", 0, generationtest.Anywhere) }); got != "2" {
+	if got := b.kernel.Chosen(t, b.pick); got != "2" {
 		t.Errorf("meanwhile: %s, want 2", got)
 	}
 	end()

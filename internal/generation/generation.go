@@ -123,7 +123,7 @@ func clustersByName(before *Generation, cfg *model.Config) map[string]*model.Clu
 	return clusters
 }
 
-// Match finds the route of a request in a table, as slowpath.Config.Match does. The table of a listener that was removed has no index any more: few
+// Match finds the route of a request in a table, as slowpath.Configuration does. The table of a listener that was removed has no index any more: few
 // connections are left there.
 func (g *Generation) Match(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
 	if m := g.matchers[t]; m != nil {

@@ -21,21 +21,26 @@ import (
 // oneEndpoint is a balancer and its only endpoint.
 type oneEndpoint struct{}
 
-func (e oneEndpoint) Pick(string, model.Metadata, uint64, func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+func (e oneEndpoint) Pick(*model.Cluster, model.Metadata, uint64, func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	return e, true
 }
 func (oneEndpoint) Address() netip.AddrPort { return netip.MustParseAddrPort("192.0.2.1:80") }
 func (oneEndpoint) Done(slowpath.Outcome)   {}
 
+// justTCP is a configuration whose listeners forward connections to a cluster.
+type justTCP struct{ slowpath.Configuration }
+
+func (justTCP) TCP(string) *model.TCPProxy {
+	return &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+}
+
+func (justTCP) Cluster(name string) *model.Cluster { return &model.Cluster{Name: name} }
+
 func TestClientsAreServedFromTheirWorkload(t *testing.T) {
 	const of workload.ID = 7
 	from := workload.Host
 	proxy := slowpath.New(slowpath.Config{
-		Table: func(string) (*model.RouteTable, bool) { return nil, false },
-		TCP: func(string) *model.TCPProxy {
-			return &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
-		},
-		Cluster:  func(name string) *model.Cluster { return &model.Cluster{Name: name} },
+		Active:   func() slowpath.Configuration { return justTCP{} },
 		Balancer: oneEndpoint{},
 		Dial: func(_ context.Context, id workload.ID, _ netip.AddrPort) (net.Conn, error) {
 			from = id

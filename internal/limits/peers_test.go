@@ -31,6 +31,7 @@ import (
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/internal/xds"
 	"github.com/xlb-project/xlb/internal/xds/sds"
+	"github.com/xlb-project/xlb/test/proxytest"
 )
 
 // ---- admin API ----
@@ -221,7 +222,7 @@ type chosen struct{ address netip.AddrPort }
 func (c chosen) Address() netip.AddrPort { return c.address }
 func (chosen) Done(slowpath.Outcome)     {}
 
-func (c chosen) Pick(_ string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+func (c chosen) Pick(_ *model.Cluster, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	return c, !skip(c.address)
 }
 
@@ -235,8 +236,9 @@ func serveSlowPath(t *testing.T, endpoint string) (address string) {
 		{Path: matcher.PathMatch{Value: "/"}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}},
 	}}}}
 	proxy := slowpath.New(slowpath.Config{
-		Table:    func(string) (*model.RouteTable, bool) { return table, true },
-		Cluster:  func(name string) *model.Cluster { return &model.Cluster{Name: name, ConnectTimeout: checkTimeout} },
+		Active: proxytest.Active(&model.Config{
+			Listeners: []*model.Listener{{Name: "l", Routes: table}}, Clusters: []*model.Cluster{{Name: "c", ConnectTimeout: checkTimeout}},
+		}),
 		Balancer: chosen{addressOf(endpoint)},
 		Dial: func(ctx context.Context, _ workload.ID, to netip.AddrPort) (net.Conn, error) {
 			if to.String() == nowhere {

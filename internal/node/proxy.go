@@ -11,8 +11,6 @@ import (
 	"github.com/xlb-project/xlb/internal/dialer"
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/metrics"
-	"github.com/xlb-project/xlb/internal/model"
-	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -34,27 +32,21 @@ func (o observer) Observe(r slowpath.Report) {
 // newProxy is that of a daemon with so many descriptors.
 func (n *Node) newProxy(files int) *slowpath.Proxy {
 	return slowpath.New(slowpath.Config{
-		Table: func(listener string) (*model.RouteTable, bool) { return n.activator.Generation().Routes(listener) },
-		Match: func(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
-			return n.activator.Generation().Match(t, r, pause)
-		},
-		Inspection: func(listener string) *model.Inspection { return n.activator.Generation().Inspection(listener) },
-		TCP:        func(listener string) *model.TCPProxy { return n.activator.Generation().TCP(listener) },
-		Cluster:    func(name string) *model.Cluster { return n.activator.Generation().Cluster(name) },
-		Balancer:   n.selector,
-		Retrying:   n.selector.Retrying,
-		Named:      n.selector.Named,
-		Loads:      n.selector.Loads(),
-		Dial:       n.dialer.Dial,
-		DialInner:  n.dialer.Inner,
-		Circled:    n.inner.Circled,
-		Secure:     n.dialer.Secure,
-		Observer:   observer{n.recorder},
-		Crashes:    n.crashes,
-		Logger:     n.log,
-		Ledger:     n.ledger,
-		Requests:   tableOf(maxRequests(files)),
-		Idle:       tableOf(maxIdle(files)),
+		Active:    func() slowpath.Configuration { return n.activator.Generation() },
+		Balancer:  n.selector,
+		Retrying:  n.selector.Retrying,
+		Named:     n.selector.Named,
+		Loads:     n.selector.Loads(),
+		Dial:      n.dialer.Dial,
+		DialInner: n.dialer.Inner,
+		Circled:   n.inner.Circled,
+		Secure:    n.dialer.Secure,
+		Observer:  observer{n.recorder},
+		Crashes:   n.crashes,
+		Logger:    n.log,
+		Ledger:    n.ledger,
+		Requests:  tableOf(maxRequests(files)),
+		Idle:      tableOf(maxIdle(files)),
 	})
 }
 

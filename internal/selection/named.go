@@ -11,8 +11,12 @@ import (
 )
 
 // Named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
-func (s *Selector) Named(cluster, address string) (slowpath.ChosenEndpoint, model.HealthStatus, bool) {
-	index, ok := s.cfg.Generation().IndexOf(cluster, address)
+func (s *Selector) Named(cluster *model.Cluster, address string) (slowpath.ChosenEndpoint, model.HealthStatus, bool) {
+	g := s.cfg.Generation()
+	if g.ClusterEntry(cluster.Name) == nil {
+		return namedOfDeparted(cluster, address)
+	}
+	index, ok := g.IndexOf(cluster.Name, address)
 	if !ok {
 		return nil, 0, false
 	}
@@ -21,7 +25,7 @@ func (s *Selector) Named(cluster, address string) (slowpath.ChosenEndpoint, mode
 	now := s.cfg.Generation()
 	entry, _ := now.Endpoint(index)
 	e := s.Endpoint(entry)
-	if current, ok := now.IndexOf(cluster, address); !ok || current != index {
+	if current, ok := now.IndexOf(cluster.Name, address); !ok || current != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
 	}

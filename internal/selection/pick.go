@@ -6,27 +6,29 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
 
-// Pick implements slowpath.Balancer.
-func (s *Selector) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+// Pick implements slowpath.Balancer. A request whose cluster has left the configuration since the request found it goes to one of the endpoints that the
+// cluster had.
+func (s *Selector) Pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
 	return s.choose(func(g *generation.Generation) (slowpath.ChosenEndpoint, bool) {
 		return s.pick(g, cluster, criteria, hash, skip)
 	})
 }
 
-func (s *Selector) pick(g *generation.Generation, cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
-	c := g.ClusterEntry(cluster)
+func (s *Selector) pick(g *generation.Generation, cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+	c := g.ClusterEntry(cluster.Name)
 	if c == nil {
-		return nil, false
+		return fromDeparted(cluster, criteria, skip)
 	}
 	skips := func(e uint32) bool { return isSkipped(g, e, skip) }
 	index, ok := c.Subset(criteria)
 	if !ok {
-		if m := g.Cluster(cluster); m != nil && m.Subsets != nil {
+		if m := g.Cluster(cluster.Name); m != nil && m.Subsets != nil {
 			return s.strayed(g, m, criteria, skips)
 		}
 	}
@@ -42,17 +44,9 @@ func (s *Selector) pick(g *generation.Generation, cluster string, criteria model
 // strayed chooses for a route of a configuration that has been replaced meanwhile, and with it the groups of the route's subset: any
 // endpoint in service that the criteria select in the configuration in force.
 func (s *Selector) strayed(g *generation.Generation, c *model.Cluster, criteria model.Metadata, skips func(uint32) bool) (slowpath.ChosenEndpoint, bool) {
-	labels := make([]model.Labels, len(c.Endpoints))
-	for i := range c.Endpoints {
-		labels[i] = c.Subsets.LabelsOf(c.Endpoints[i].Metadata)
-	}
-	part := c.Subsets.Of(criteria, labels)
 	isIn := map[netip.AddrPort]bool{}
-	for i := range c.Endpoints {
-		if c.Subsets.Has(part, labels[i]) {
-			a := c.Endpoints[i].Address
-			isIn[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = true
-		}
+	for _, e := range selected(c, criteria) {
+		isIn[clusters.Unmapped(e.Address)] = true
 	}
 	list := g.EndpointsOf(c.Name)
 	for i, first := 0, rand.IntN(max(len(list), 1)); i < len(list); i++ {

@@ -23,7 +23,7 @@ func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *test
 			if isFirst {
 				return nil, false
 			}
-			return b.pick(g, "web", "", 0, generationtest.Anywhere)
+			return b.pick(g, g.Cluster("web"), "", 0, generationtest.Anywhere)
 		})
 		chosen <- ok
 	}()

@@ -18,7 +18,7 @@ import (
 
 func limited(b model.Breakers) frontOption {
 	return func(c *Config, _ *model.Route) {
-		c.Cluster = func(name string) *model.Cluster {
+		activeOf(c).cluster = func(name string) *model.Cluster {
 			return &model.Cluster{Name: name, ConnectTimeout: patience, Breakers: [2]*model.Breakers{&b}}
 		}
 	}
@@ -127,7 +127,7 @@ func TestLimitsOfZero(t *testing.T) {
 			if n := f.proxy.Counters().Flag(c.flag); n != 1 {
 				t.Errorf("flag %v counted %d times", c.flag, n)
 			}
-			stats := f.proxy.Stats()(f.proxy.config.Cluster("c"))
+			stats := f.proxy.Stats()(f.proxy.config.Active().Cluster("c"))
 			if a, p := stats["upstream_rq_active_overflow"], stats["upstream_rq_pending_overflow"]; a != c.active || p != c.pending {
 				t.Errorf("refused for those in flight %d, for those that wait %d; want %d, %d", a, p, c.active, c.pending)
 			}
@@ -207,7 +207,7 @@ func TestClustersThatHaveGoneLeaveNoGates(t *testing.T) {
 	defer close(answer)
 	var gone atomic.Bool
 	f := newFront(t, list(rawEndpoint(t, serve)), func(c *Config, _ *model.Route) {
-		c.Cluster = func(name string) *model.Cluster {
+		activeOf(c).cluster = func(name string) *model.Cluster {
 			if gone.Load() {
 				return nil
 			}

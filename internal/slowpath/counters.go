@@ -141,9 +141,9 @@ type Loads = policy.Loads
 // CountTimeout counts a request of the fast path that the time of its route has ended.
 func (p *Proxy) CountTimeout(cluster string) { p.breakers.Tally(cluster).TimedOut() }
 
-// Sweep forgets accounts that have no request here, and the clusters that Config.Cluster does not find any more; what they have counted is lost, as in Envoy.
+// Sweep forgets accounts that have no request here, and the clusters that Configuration.Cluster does not find any more; what they have counted is lost, as in Envoy.
 func (p *Proxy) Sweep() {
-	p.breakers.Sweep(func(cluster string) bool { return p.config.Cluster(cluster) != nil })
+	p.breakers.Sweep(func(cluster string) bool { return p.config.Active().Cluster(cluster) != nil })
 }
 
 // Stats are Envoy's statistics of a cluster's circuit breakers, retries and timeouts, by their names below cluster.<name>, as they are at this moment.

@@ -83,8 +83,8 @@ type faultyBalancer struct {
 	faults *faults
 }
 
-func (b faultyBalancer) Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
-	if cluster != "m" {
+func (b faultyBalancer) Pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
+	if cluster.Name != "m" {
 		return b.Balancer.Pick(cluster, criteria, hash, skip)
 	}
 	b.faults.here("copy's pick")
@@ -121,7 +121,7 @@ func mirroredTwice(config *Config, r *model.Route) {
 func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) *crashing {
 	c, copies := &crashing{faults: &faults{}}, echoing(t)
 	c.front = newFront(t, []netip.AddrPort{endpoint}, append(options, func(config *Config, _ *model.Route) {
-		config.Match = func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
+		activeOf(config).match = func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
 			c.faults.here("match")
 			return table.Match(r)
 		}
@@ -138,7 +138,7 @@ func newCrashing(t *testing.T, endpoint netip.AddrPort, options ...frontOption) 
 			}
 			return &faultyConn{of: of, TCPConn: conn.(*net.TCPConn), faults: c.faults, open: &c.open}, nil
 		}
-		config.Cluster = func(name string) *model.Cluster {
+		activeOf(config).cluster = func(name string) *model.Cluster {
 			c.faults.here("cluster")
 			return &model.Cluster{Name: name, ConnectTimeout: patience}
 		}
@@ -367,7 +367,7 @@ func TestPanicEndsOneConnectionWithoutHTTP(t *testing.T) {
 	for _, at := range []string{"dial", "write 1", "write 2", "read 1", "read 2"} {
 		t.Run(at, func(t *testing.T) {
 			c := newCrashing(t, echoing(t), func(config *Config, _ *model.Route) {
-				config.TCP = func(listener string) *model.TCPProxy {
+				activeOf(config).tcp = func(listener string) *model.TCPProxy {
 					if listener != "plain" {
 						return nil
 					}
@@ -443,7 +443,7 @@ func TestPanicGivesTheKernelsChoiceBack(t *testing.T) {
 	for _, at := range []string{"match", "cluster", "dial", "write 1"} {
 		t.Run(at, func(t *testing.T) {
 			c := newCrashing(t, echoing(t))
-			claimed, ok := c.balancer.Pick("c", "", 0, func(netip.AddrPort) bool { return false })
+			claimed, ok := c.balancer.Pick(&model.Cluster{Name: "c"}, "", 0, func(netip.AddrPort) bool { return false })
 			if !ok {
 				t.Fatal("no endpoint")
 			}

@@ -29,12 +29,14 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10)
 type downstream struct {
 	proxy   *Proxy
 	session Session
-	conn    net.Conn
-	ticket  *shares.Ticket
-	in      *conns.Source
-	reader  *bufio.Reader // over in, for bodies
-	out     *h1.Writer
-	head    *[]byte // pooled; the bytes of the current head
+	// active is the configuration that the current head, and its request, go by.
+	active Configuration
+	conn   net.Conn
+	ticket *shares.Ticket
+	in     *conns.Source
+	reader *bufio.Reader // over in, for bodies
+	out    *h1.Writer
+	head   *[]byte // pooled; the bytes of the current head
 	// requests that have been read.
 	requests uint32
 	// headBegan is when the first byte of the current head was read.
@@ -50,7 +52,7 @@ type downstream struct {
 
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d := &downstream{
-		proxy: p, session: s, conn: conn, ticket: ticketOf(s.Ticket),
+		proxy: p, session: s, active: p.config.Active(), conn: conn, ticket: ticketOf(s.Ticket),
 		in:     &conns.Source{Conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
@@ -93,6 +95,7 @@ type boundary struct{}
 func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 	defer d.countBytes()
 	for at := new(boundary); ; {
+		d.active = d.proxy.config.Active()
 		end, state, reply := d.readHead(at)
 		d.serves.Workload = d.session.workload()
 		switch state {
@@ -255,7 +258,7 @@ func (d *downstream) bodyOf(h *head.Head, end int) *h1.RequestBody {
 
 // table is the listener's, or nil.
 func (d *downstream) table() *model.RouteTable {
-	if table, ok := d.proxy.config.Table(d.session.Listener); ok {
+	if table, ok := d.active.Routes(d.session.Listener); ok {
 		return table
 	}
 	return nil

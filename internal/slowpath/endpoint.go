@@ -63,12 +63,11 @@ func (d destined) Address() netip.AddrPort { return netip.AddrPort(d) }
 func (destined) Done(Outcome) {}
 
 // pick chooses an endpoint of a cluster for a connection to that destination.
-func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
-	c := p.config.Cluster(cluster)
-	if c == nil || !c.FollowsClient() {
+func (p *Proxy) pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
+	if !cluster.FollowsClient() {
 		return p.config.Balancer.Pick(cluster, criteria, hash, skip)
 	}
-	to := c.EndpointFor(destination)
+	to := cluster.EndpointFor(destination)
 	if !to.IsValid() || skip(to) {
 		return nil, false
 	}
@@ -77,5 +76,5 @@ func (p *Proxy) pick(cluster string, criteria model.Metadata, hash uint64, desti
 
 // pickAny chooses an endpoint for the request.
 func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
-	return x.proxy.pick(x.cluster, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
+	return x.proxy.pick(x.to, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
 }

@@ -24,7 +24,7 @@ func envoyHeadersFront(t *testing.T, rule *rewrite.EnvoyHeaders, heads chan<- ht
 		w.WriteHeader(http.StatusNoContent)
 	})
 	return newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) { return table, true }
 	})
 }
 

@@ -31,9 +31,10 @@ type exchange struct {
 	cancel   context.CancelCauseFunc // of ctx
 	watchdog *watchdog.Watchdog
 
-	readAfter      atomic.Int64 // since began, in nanoseconds, when the request had been read whole; 0: it has not
-	steps          int          // of work since the ticket was yielded
-	cluster        string       // that the request is counted for
+	readAfter      atomic.Int64   // since began, in nanoseconds, when the request had been read whole; 0: it has not
+	steps          int            // of work since the ticket was yielded
+	cluster        string         // that the request is counted for
+	to             *model.Cluster // likewise; nil: it is not there
 	cors           policy.CORS
 	connectTimeout time.Duration
 	connections    model.UpstreamLimits // of the cluster
@@ -107,9 +108,10 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 		return nil, nil
 	}
 	d.requests++
+	d.active = d.proxy.config.Active() // its head may have been long in coming
 	x := &exchange{
 		downstream: d, body: d.bodyOf(&h, end), view: view,
-		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.proxy.config.Cluster},
+		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.active.Cluster},
 	}
 	x.Pacer = x
 	if d.requests == 1 {
@@ -138,8 +140,8 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim = nil
 	}
 	x.cluster = x.Target
-	cluster := x.proxy.config.Cluster(x.cluster)
-	if cluster == nil {
+	x.to = x.active.Cluster(x.cluster)
+	if x.to == nil {
 		claim.unused()
 		return x.respond(x.noCluster(), ReplyNoCluster.Flag())
 	}
@@ -152,7 +154,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return x.answer(ReplyBadRequest)
 	}
-	return x.forward(ctx, claim, cluster)
+	return x.forward(ctx, claim)
 }
 
 // ownAnswer routes the request, and returns how to answer it where that asks no endpoint; nil: one is to be asked.
@@ -174,7 +176,7 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 	}
 	reply := x.match()
 	if reply == ReplyNoRoute && x.attempt == nil && x.session.Gone != nil && x.session.Gone() {
-		// No route was found because nobody waits for one (Config.Match).
+		// No route was found because nobody waits for one (Configuration.Match).
 		return x.clientGone
 	}
 	if x.attempt != nil {
@@ -195,7 +197,8 @@ func (x *exchange) ownAnswer(ctx context.Context) func() (bool, error) {
 }
 
 // forward has an endpoint of the cluster answer, the claimed one if there is a claim.
-func (x *exchange) forward(ctx context.Context, claim *Claim, cluster *model.Cluster) (bool, error) {
+func (x *exchange) forward(ctx context.Context, claim *Claim) (bool, error) {
+	cluster := x.to
 	x.hash.Find(&x.Request, cluster)
 	x.connectTimeout = cluster.ConnectTimeout
 	x.connections, x.maxAttempt = cluster.Connections, cluster.MaxDuration

@@ -17,7 +17,7 @@ import (
 func faulty(f model.Fault) frontOption {
 	return func(c *Config, r *model.Route) {
 		r.Filters.Fault = &f
-		table, _ := c.Table("")
+		table, _ := c.Active().Routes("")
 		table.Filters = []model.Filter{model.FilterFault}
 	}
 }

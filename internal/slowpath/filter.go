@@ -81,7 +81,7 @@ func (x *exchange) claimNamed(claim *Claim, cluster *model.Cluster) (*Claim, Loc
 	if s == nil || s.Requested == "" || x.proxy.config.Named == nil || !cluster.Overrides() {
 		return claim, noReply
 	}
-	e, health, ok := x.proxy.config.Named(x.cluster, s.Requested)
+	e, health, ok := x.proxy.config.Named(cluster, s.Requested)
 	switch {
 	case ok && cluster.MayOverride(health):
 		claim.unused()

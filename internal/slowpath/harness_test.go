@@ -45,10 +45,10 @@ type fakePick struct {
 	done     bool
 }
 
-func (b *fakeBalancer) Pick(cluster string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
+func (b *fakeBalancer) Pick(cluster *model.Cluster, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.endpoints[cluster]
+	all := b.endpoints[cluster.Name]
 	for range all {
 		e := all[b.next%len(all)]
 		b.next++
@@ -116,13 +116,12 @@ func newFront(t testing.TB, endpoints []netip.AddrPort, options ...frontOption) 
 	}}
 	f := &front{t: t, balancer: &fakeBalancer{endpoints: map[string][]netip.AddrPort{"c": endpoints}}}
 	config := Config{
-		Table: func(string) (*model.RouteTable, bool) { return table, true },
-		Cluster: func(name string) *model.Cluster {
+		Active: (&configuration{routes: always(table), cluster: func(name string) *model.Cluster {
 			if name == "gone" {
 				return nil
 			}
 			return &model.Cluster{Name: name, ConnectTimeout: 2 * time.Second}
-		},
+		}}).active,
 		Balancer: f.balancer,
 	}
 	for _, o := range options {
@@ -315,3 +314,60 @@ func eventually(t testing.TB, what string, condition func() bool) {
 }
 
 func list(a ...netip.AddrPort) []netip.AddrPort { return a }
+
+// configuration is a Configuration of functions; nil: there is nothing of that kind.
+type configuration struct {
+	routes     func(listener string) (*model.RouteTable, bool)
+	match      func(table *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route
+	tcp        func(listener string) *model.TCPProxy
+	inspection func(listener string) *model.Inspection
+	cluster    func(name string) *model.Cluster
+}
+
+func (c *configuration) active() Configuration { return c }
+
+// nothing is in force.
+func nothing() Configuration { return &configuration{} }
+
+// activeOf is the configuration of a Config that newFront has made.
+func activeOf(c *Config) *configuration { return c.Active().(*configuration) }
+
+// always are those routes for each listener.
+func always(t *model.RouteTable) func(string) (*model.RouteTable, bool) {
+	return func(string) (*model.RouteTable, bool) { return t, true }
+}
+
+func (c *configuration) Routes(listener string) (*model.RouteTable, bool) {
+	if c.routes == nil {
+		return nil, false
+	}
+	return c.routes(listener)
+}
+
+func (c *configuration) Match(t *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route {
+	if c.match == nil {
+		return t.Match(r)
+	}
+	return c.match(t, r, pause)
+}
+
+func (c *configuration) TCP(listener string) *model.TCPProxy {
+	if c.tcp == nil {
+		return nil
+	}
+	return c.tcp(listener)
+}
+
+func (c *configuration) Inspection(listener string) *model.Inspection {
+	if c.inspection == nil {
+		return nil
+	}
+	return c.inspection(listener)
+}
+
+func (c *configuration) Cluster(name string) *model.Cluster {
+	if c.cluster == nil {
+		return nil
+	}
+	return c.cluster(name)
+}

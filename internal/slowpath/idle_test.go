@@ -25,7 +25,7 @@ func TestRelayedResponseStandsStillForAsLongAsItsRouteAllows(t *testing.T) {
 		{"none, but a timeout", time.Millisecond, -1, 100 * time.Millisecond, "HTTP/1.1 504 Gateway Timeout\r\n…upstream request timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			proxy := New(Config{Limits: Limits{StreamIdle: tt.usual}})
+			proxy := New(Config{Active: nothing, Limits: Limits{StreamIdle: tt.usual}})
 			defer proxy.Close()
 			client, ours := net.Pipe()
 			upstream, endpoint := net.Pipe()
@@ -53,7 +53,7 @@ func TestRelayedResponseStandsStillForAsLongAsItsRouteAllows(t *testing.T) {
 
 func TestHeadMayTakeAsLongAsItsListenerAllows(t *testing.T) {
 	f := newFront(t, nil, func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) {
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) {
 			return &model.RouteTable{HeadTimeout: 100 * time.Millisecond}, true
 		}
 	})

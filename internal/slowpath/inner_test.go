@@ -67,14 +67,16 @@ func newInnerListeners(t *testing.T, routes map[byte]*model.Route) *innerListene
 		names[tables[name]], balancer.endpoints[name] = name, list(listenerAt(n))
 	}
 	h.proxy = New(Config{
-		Table: func(name string) (*model.RouteTable, bool) { return tables[name], true },
-		Match: func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.requests[names[table]]++
-			return table.Match(r)
-		},
-		Cluster:  roomy,
+		Active: (&configuration{
+			routes: func(name string) (*model.RouteTable, bool) { return tables[name], true },
+			match: func(table *model.RouteTable, r *matcher.Request, _ func() bool) *model.Route {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.requests[names[table]]++
+				return table.Match(r)
+			},
+			cluster: roomy,
+		}).active,
 		Balancer: innerBalancer{balancer}, DialInner: h.dial,
 	})
 	t.Cleanup(func() {
@@ -99,7 +101,7 @@ type innerPick struct{ ChosenEndpoint }
 
 func (innerPick) Inner() bool { return true }
 
-func (b innerBalancer) Pick(cluster string, m model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
+func (b innerBalancer) Pick(cluster *model.Cluster, m model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	p, ok := b.fakeBalancer.Pick(cluster, m, hash, skip)
 	return innerPick{p}, ok
 }

@@ -21,13 +21,10 @@ func (p *Proxy) chosen(d *downstream) (*model.TCPProxy, []byte, error) {
 	if s.Requests > 0 || s.Resumed != nil {
 		return nil, nil, nil
 	}
-	if proxy := p.config.TCP(s.Listener); proxy != nil {
+	if proxy := d.active.TCP(s.Listener); proxy != nil {
 		return proxy, nil, nil
 	}
-	if p.config.Inspection == nil {
-		return nil, nil, nil
-	}
-	i := p.config.Inspection(s.Listener)
+	i := d.active.Inspection(s.Listener)
 	if i == nil {
 		return nil, nil, nil
 	}

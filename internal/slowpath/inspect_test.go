@@ -18,7 +18,7 @@ func TestInspectionEndsInTime(t *testing.T) {
 		i := &model.Inspection{HTTP: true, Timeout: 20 * time.Millisecond, Continue: goesOn}
 		for _, sent := range []string{"", "GET / HT"} {
 			client, server := net.Pipe()
-			d := newDownstream(New(Config{}), server, Session{Opened: time.Now()})
+			d := newDownstream(New(Config{Active: nothing}), server, Session{Opened: time.Now()})
 			if sent != "" {
 				go func() { _, _ = client.Write([]byte(sent)) }()
 			}

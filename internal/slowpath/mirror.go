@@ -88,7 +88,7 @@ func (x *exchange) makeCopies() {
 // panic, is given back.
 func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	name := policy.MirrorCluster(&x.Request, m)
-	cluster := x.proxy.config.Cluster(name)
+	cluster := x.active.Cluster(name)
 	if cluster == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 			entry.giveBack()
 		}
 	}()
-	endpoint, ok := x.proxy.pick(name, x.Share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
+	endpoint, ok := x.proxy.pick(cluster, x.Share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
 		return nil
 	}

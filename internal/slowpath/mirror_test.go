@@ -109,8 +109,8 @@ func TestCopiesPassTheCircuitBreakersOfTheirCluster(t *testing.T) {
 		}
 	})
 	f := newFront(t, list(httpEndpoint(t, func(http.ResponseWriter, *http.Request) {})), mirroring(mirror), func(c *Config, _ *model.Route) {
-		clusters := c.Cluster
-		c.Cluster = func(name string) *model.Cluster {
+		clusters := activeOf(c).cluster
+		activeOf(c).cluster = func(name string) *model.Cluster {
 			cluster := clusters(name)
 			if name == "copies" {
 				cluster.Breakers[model.PriorityDefault] = &model.Breakers{MaxConnections: 1, MaxPending: waiting, MaxRequests: 1000, MaxRetries: 3}

@@ -29,7 +29,7 @@ func TestPathIsRoutedAndSentOnAsTheTableChangesIt(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) { return table, true }
 	})
 	for _, tt := range []struct {
 		line, target, location string

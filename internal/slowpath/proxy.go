@@ -47,8 +47,9 @@ type Target conns.Target
 // Balancer chooses endpoints and counts outstanding requests.
 type Balancer interface {
 	// Pick chooses an endpoint of the cluster, of the subset that a route with these criteria asks for, by the request's hash if the cluster's
-	// policy asks for one, never one for which skip reports true. ok is false when none is healthy.
-	Pick(cluster string, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e ChosenEndpoint, ok bool)
+	// policy asks for one, never one for which skip reports true. ok is false when none is healthy. The cluster is that of Configuration.Cluster, which
+	// may have been replaced meanwhile.
+	Pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (e ChosenEndpoint, ok bool)
 }
 
 // RetryBalancer chooses for the retries of one request whose policy leaves out the priorities that have been tried.
@@ -112,28 +113,32 @@ func setDefault[T int | time.Duration](v *T, value T) {
 	}
 }
 
-// Config is what a Proxy needs. Table, Cluster and Balancer are required and
-// must be safe for concurrent use; their answers may change between requests.
-type Config struct {
-	// Table returns the current routes of a listener, which is called as the caller of Serve does.
-	Table func(listener string) (*model.RouteTable, bool)
+// Configuration is what was in force at a time. It does not change, and is safe for concurrent use.
+type Configuration interface {
+	// Routes returns the routes of a listener, which is called as the caller of Serve does.
+	Routes(listener string) (*model.RouteTable, bool)
 	// Match finds the route of a request in a table, or nil; it calls pause again and again, and may stop when that says that the client has gone.
-	// May be nil: then the table's own function is called, which takes as long as there are routes.
-	Match func(table *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route
-	// TCP returns what a listener without HTTP does, nil for others. May be nil: there are none.
-	TCP func(listener string) *model.TCPProxy
+	Match(table *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route
+	// TCP returns what a listener without HTTP does, nil for others.
+	TCP(listener string) *model.TCPProxy
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about
-	// such a listener. May be nil: there are none.
-	Inspection func(listener string) *model.Inspection
-	// Cluster returns the current cluster of that name, or nil.
-	Cluster  func(name string) *model.Cluster
+	// such a listener.
+	Inspection(listener string) *model.Inspection
+	// Cluster returns the cluster of that name, or nil.
+	Cluster(name string) *model.Cluster
+}
+
+// Config is what a Proxy needs. Active and Balancer are required and must be safe for concurrent use.
+type Config struct {
+	// Active is the configuration in force. A request has its route and its clusters from the same one.
+	Active   func() Configuration
 	Balancer Balancer
 	// Retrying begins to choose for the retries of a request, whose policy leaves priorities out behind so many attempts each
 	// (Retry.AvoidPriorities). May be nil: then retries go where other requests go.
 	Retrying func(cluster string, criteria model.Metadata, frequency uint32) RetryBalancer
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
-	Named func(cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
+	Named func(cluster *model.Cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
 	// Loads are the requests in flight that the fast path counts as well; nil: it counts none.
 	Loads Loads
 	// Dial connects to an endpoint from the network namespace of a workload, which fails with ErrWorkloadLeft once that has left; nil means from this
@@ -192,9 +197,6 @@ func New(config Config) *Proxy {
 	}
 	if config.Dial == nil {
 		config.Dial = conns.Dial
-	}
-	if config.TCP == nil {
-		config.TCP = func(string) *model.TCPProxy { return nil }
 	}
 	p := &Proxy{config: config, quotas: newQuotas(&config)}
 	p.config.Requests, p.config.Idle = p.quotas.requests, p.quotas.idle
@@ -264,7 +266,7 @@ func (p *Proxy) refuse() {
 
 // Session is what Serve must know about a connection.
 type Session struct {
-	// Listener is the one that the client connected to, as Config.Table knows it.
+	// Listener is the one that the client connected to, as Configuration.Routes knows it.
 	Listener string
 	// Destination is the address that the client connected to. Clusters of type ORIGINAL_DST need it.
 	Destination netip.AddrPort
@@ -340,7 +342,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	if proxy != nil {
 		s.Claim.unused()
-		r, err = p.serveTCP(ctx, conn, s, proxy, first)
+		r, err = p.serveTCP(ctx, conn, s, d.active, proxy, first)
 		p.counters.received.Add(r.Consumed)
 		p.counters.sent.Add(r.Answered)
 		return r, err

@@ -519,7 +519,7 @@ func TestServeFramesResponses(t *testing.T) {
 			if reply != noReply {
 				t.Fatal(reply)
 			}
-			p := New(Config{})
+			p := New(Config{Active: nothing})
 			defer p.Close()
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
@@ -605,7 +605,7 @@ func TestServeForwardsRequestTrailers(t *testing.T) {
 }
 
 func TestRelayForwardsTrailersWhereTheyAreEnabled(t *testing.T) {
-	p := New(Config{})
+	p := New(Config{Active: nothing})
 	defer p.Close()
 	client, anchor := tcpPair(t)
 	upstream, server := tcpPair(t)
@@ -683,7 +683,7 @@ func TestServeRoutesTheFirstRequestByTheDrawItHas(t *testing.T) {
 	one := &model.Route{Fraction: matcher.Fraction{Numerator: 1, Denominator: 1000000}, Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}, Routes: []*model.Route{one}}}}
 	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) { return table, true }
 	})
 	client, anchor := tcpPair(t)
 	_, _ = io.WriteString(client, get+get)
@@ -827,7 +827,7 @@ func TestRelayTellsWhatMayBeReused(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			p := New(Config{})
+			p := New(Config{Active: nothing})
 			defer p.Close()
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
@@ -856,7 +856,7 @@ func TestRelayAnswersInPlaceOfAResponseThatBreaksOffAtOnce(t *testing.T) {
 	const rounds = 50
 	answered := 0
 	for range rounds {
-		p := New(Config{})
+		p := New(Config{Active: nothing})
 		client, anchor := tcpPair(t)
 		upstream, server := tcpPair(t)
 		_, _ = io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
@@ -893,7 +893,7 @@ func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {
 		{"version 1.0", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := New(Config{})
+			p := New(Config{Active: nothing})
 			defer p.Close()
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
@@ -918,7 +918,7 @@ func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {
 }
 
 func TestRelayKeepsItsDeadline(t *testing.T) {
-	p := New(Config{})
+	p := New(Config{Active: nothing})
 	defer p.Close()
 	client, anchor := tcpPair(t)
 	upstream, _ := tcpPair(t)
@@ -946,7 +946,7 @@ func TestRelayThatIsEndedForItsTimeAnswers(t *testing.T) {
 		{"HTTP/1.1 200 OK\r\n\r\nab", "HTTP/1.1 200 ", ErrRouteTimeout, FlagUpstreamTimeout},
 	} {
 		t.Run(fmt.Sprintf("%q, %v", tt.begins, tt.why), func(t *testing.T) {
-			p := New(Config{})
+			p := New(Config{Active: nothing})
 			defer p.Close()
 			client, anchor := tcpPair(t)
 			upstream, server := tcpPair(t)
@@ -966,7 +966,7 @@ func TestRelayThatIsEndedForItsTimeAnswers(t *testing.T) {
 }
 
 func TestReplyMatchesItsTable(t *testing.T) {
-	p := New(Config{})
+	p := New(Config{Active: nothing})
 	defer p.Close()
 	for kind := ReplyBadRequest; int(kind) < len(replies); kind++ {
 		client, anchor := tcpPair(t)
@@ -1063,7 +1063,7 @@ func TestRoutesSeeMethodSchemeAndOneDraw(t *testing.T) {
 		{Clusters: to("rest")},
 	}}}}
 	f := newFront(t, nil, func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) { return table, true }
 	})
 	for _, cluster := range []string{"half", "never", "put", "https", "rest"} {
 		f.balancer.endpoints[cluster] = list(httpEndpoint(t, name(cluster)))
@@ -1119,7 +1119,7 @@ func TestHostIsSentOnAsTheTableStripsIt(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-		c.Table = func(string) (*model.RouteTable, bool) { return table, true }
+		activeOf(c).routes = func(string) (*model.RouteTable, bool) { return table, true }
 	})
 	for request, want := range map[string]string{
 		"GET / HTTP/1.1\r\nHost: a.b.:80\r\n\r\n":           "GET / a.b",

@@ -81,8 +81,7 @@ type bothPaths struct {
 func newBothPaths(t *testing.T) *bothPaths {
 	table := &model.RouteTable{VirtualHosts: []*model.VirtualHost{{Domains: []string{"*"}}}}
 	p := New(Config{
-		Table:    func(string) (*model.RouteTable, bool) { return table, true },
-		Cluster:  func(string) *model.Cluster { return nil },
+		Active:   (&configuration{routes: always(table)}).active,
 		Balancer: &fakeBalancer{},
 	})
 	t.Cleanup(p.Close)

@@ -60,10 +60,7 @@ func (x *exchange) Pace(steps int) bool {
 const stretch = 1 << 15
 
 func (x *exchange) find(r *matcher.Request) *model.Route {
-	if match := x.proxy.config.Match; match != nil {
-		return match(x.Table, r, x.letWork)
-	}
-	return x.Table.Match(r)
+	return x.active.Match(x.Table, r, x.letWork)
 }
 
 // match finds the request's route, and asks whether it allows what the request

@@ -21,7 +21,7 @@ var errNoEndpoint = errors.New("no endpoint could be connected to")
 
 // serveTCP connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
 // closes the client's connection: in the manner of the endpoint's, or, where none can be had, or its workload has as many as it may, as Envoy does.
-func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, first []byte) (Result, error) {
+func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, from Configuration, proxy *model.TCPProxy, first []byte) (Result, error) {
 	entry, ok := p.quotas.enter(&s)
 	if !ok {
 		_ = client.Close()
@@ -29,7 +29,7 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy 
 	}
 	defer entry.giveBack()
 	cluster := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
-	upstream, endpoint, err := p.connectTCP(ctx, proxy, cluster, s)
+	upstream, endpoint, err := p.connectTCP(ctx, proxy, from.Cluster(cluster), s)
 	if err != nil {
 		_ = client.Close()
 		return Result{}, err
@@ -45,19 +45,18 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy 
 }
 
 // connectTCP tries as many endpoints as the listener says, each once.
-func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, name string, s Session) (net.Conn, ChosenEndpoint, error) {
-	cluster := p.config.Cluster(name)
+func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, cluster *model.Cluster, s Session) (net.Conn, ChosenEndpoint, error) {
 	if cluster == nil {
 		return nil, nil, errNoEndpoint
 	}
 	var tried []netip.AddrPort
 	failure := errNoEndpoint
 	for range max(proxy.ConnectAttempts, 1) {
-		endpoint, ok := p.pick(name, "", rand.Uint64(), s.Destination, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+		endpoint, ok := p.pick(cluster, "", rand.Uint64(), s.Destination, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 		if !ok {
 			return nil, nil, failure
 		}
-		if p.circles(name, endpoint, s.origin()) {
+		if p.circles(cluster.Name, endpoint, s.origin()) {
 			endpoint.Done(Outcome{})
 			return nil, nil, errCircle
 		}

@@ -34,7 +34,7 @@ func tcpFront(t *testing.T, serve func(net.Conn), options model.TCPProxy) (*fron
 	options.Clusters = []model.WeightedCluster{{Name: "c", Weight: 1}}
 	endpoint := listener.Addr().(*net.TCPAddr).AddrPort()
 	f := newFront(t, []netip.AddrPort{endpoint}, func(c *Config, _ *model.Route) {
-		c.TCP = func(string) *model.TCPProxy { return &options }
+		activeOf(c).tcp = func(string) *model.TCPProxy { return &options }
 	})
 	conn, err := net.Dial("tcp", f.address)
 	if err != nil {

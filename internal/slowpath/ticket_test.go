@@ -125,7 +125,7 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 			downstream: &downstream{ticket: long, session: Session{Gone: func() bool { return gone }}},
 			Request:    headers.Request{Table: table},
 		}
-		x.proxy = &Proxy{config: Config{Match: func(got *model.RouteTable, _ *matcher.Request, pause func() bool) *model.Route {
+		x.active = &configuration{match: func(got *model.RouteTable, _ *matcher.Request, pause func() bool) *model.Route {
 			if got != table || pause() || !worked {
 				t.Errorf("right table: %t; the other has worked: %t", got == table, worked)
 			}
@@ -133,7 +133,7 @@ func TestOthersWorkWhileARouteIsLookedFor(t *testing.T) {
 				t.Error("a client has gone, and the match goes on")
 			}
 			return nil
-		}}}
+		}}
 		long.Work()
 		go func() {
 			other.Work()

@@ -28,8 +28,8 @@ func TestFieldsWithUnderscores(t *testing.T) {
 		{rewrite.RefuseUnderscores, http.StatusBadRequest, false},
 	} {
 		f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) {
-			before := c.Table
-			c.Table = func(name string) (*model.RouteTable, bool) {
+			before := activeOf(c).routes
+			activeOf(c).routes = func(name string) (*model.RouteTable, bool) {
 				table, ok := before(name)
 				with := *table
 				with.Underscores = tt.rule

@@ -244,7 +244,7 @@ func TestTunnelTakesNoResetForItsEnd(t *testing.T) {
 func TestAClientThatLeavesDuringMatchingIsCancelled(t *testing.T) {
 	var gone atomic.Bool
 	f := newFront(t, list(silent(t)), func(c *Config, _ *model.Route) {
-		c.Match = func(_ *model.RouteTable, _ *matcher.Request, isGone func() bool) *model.Route {
+		activeOf(c).match = func(_ *model.RouteTable, _ *matcher.Request, isGone func() bool) *model.Route {
 			gone.Store(true)
 			if !isGone() {
 				t.Error("the session knows that the client has gone")

@@ -415,13 +415,13 @@ func TestServeIsFreedByItsContext(t *testing.T) {
 // enableTrailers does so on both sides, or on one.
 func enableTrailers(clients, endpoints bool) frontOption {
 	return func(c *Config, _ *model.Route) {
-		tables, clusters := c.Table, c.Cluster
-		c.Table = func(listener string) (*model.RouteTable, bool) {
+		tables, clusters := activeOf(c).routes, activeOf(c).cluster
+		activeOf(c).routes = func(listener string) (*model.RouteTable, bool) {
 			t, ok := tables(listener)
 			t.Trailers = clients
 			return t, ok
 		}
-		c.Cluster = func(name string) *model.Cluster {
+		activeOf(c).cluster = func(name string) *model.Cluster {
 			cluster := clusters(name)
 			cluster.Trailers = endpoints
 			return cluster

@@ -71,8 +71,8 @@ func TestHTTP09IsToldToUpgrade(t *testing.T) {
 
 func withVersions(rule model.HTTP10) frontOption {
 	return func(c *Config, _ *model.Route) {
-		table := c.Table
-		c.Table = func(listener string) (*model.RouteTable, bool) {
+		table := activeOf(c).routes
+		activeOf(c).routes = func(listener string) (*model.RouteTable, bool) {
 			t, ok := table(listener)
 			t.HTTP10 = rule
 			return t, ok

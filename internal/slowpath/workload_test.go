@@ -83,7 +83,7 @@ func retrying(_ *Config, r *model.Route) {
 }
 
 func withoutHTTP(c *Config, _ *model.Route) {
-	c.TCP = func(string) *model.TCPProxy {
+	activeOf(c).tcp = func(string) *model.TCPProxy {
 		return &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}, ConnectAttempts: 2}
 	}
 }

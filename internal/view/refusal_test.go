@@ -18,6 +18,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/await"
+	"github.com/xlb-project/xlb/test/proxytest"
 )
 
 // What explain says is refused the slow path refuses, with the same status, and forwards all else.
@@ -28,10 +29,8 @@ func TestExplainSaysWhatIsRefused(t *testing.T) {
 		{Path: matcher.PathMatch{Kind: matcher.PathConnect}, Clusters: []model.WeightedCluster{{Name: "none", Weight: 1}}},
 	}}}}
 	cfg := &model.Config{Listeners: []*model.Listener{{Name: "web", Address: netip.MustParseAddrPort("127.80.0.1:80"), Routes: table}}}
-	proxy := slowpath.New(slowpath.Config{
-		Table:   func(string) (*model.RouteTable, bool) { return table, true },
-		Cluster: func(string) *model.Cluster { return nil }, // whatever is forwarded finds none, and is answered 503
-	})
+	// What is forwarded finds no cluster, and is answered 503.
+	proxy := slowpath.New(slowpath.Config{Active: proxytest.Active(cfg)})
 	defer proxy.Close()
 	many := strings.Split(strings.Repeat("x: y\n", 120), "\n")
 	for _, c := range []struct {

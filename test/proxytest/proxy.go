@@ -11,22 +11,47 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
 	"github.com/xlb-project/xlb/internal/slowpath"
 )
+
+// configuration is one whose listeners are all of HTTP, without names of the kernel's.
+type configuration struct {
+	*model.Config
+	tables map[string]*model.RouteTable
+}
+
+// Active has a configuration in force, by the names of its listeners.
+func Active(cfg *model.Config) func() slowpath.Configuration {
+	c := configuration{cfg, map[string]*model.RouteTable{}}
+	for _, l := range cfg.Listeners {
+		c.tables[l.Name] = l.Routes
+	}
+	return func() slowpath.Configuration { return c }
+}
+
+// Routes implements slowpath.Configuration.
+func (c configuration) Routes(listener string) (*model.RouteTable, bool) {
+	table, ok := c.tables[listener]
+	return table, ok
+}
+
+// Match implements slowpath.Configuration.
+func (configuration) Match(t *model.RouteTable, r *matcher.Request, _ func() (gone bool)) *model.Route {
+	return t.Match(r)
+}
+
+// TCP implements slowpath.Configuration.
+func (configuration) TCP(string) *model.TCPProxy { return nil }
+
+// Inspection implements slowpath.Configuration.
+func (configuration) Inspection(string) *model.Inspection { return nil }
 
 // Start serves each listener of the configuration at a loopback address, until the test ends. It returns the addresses in the order of the
 // listeners.
 func Start(t testing.TB, cfg *model.Config, balancer slowpath.Balancer) []netip.AddrPort {
 	t.Helper()
-	tables := map[string]*model.RouteTable{}
-	for _, l := range cfg.Listeners {
-		tables[l.Name] = l.Routes
-	}
-	proxy := slowpath.New(slowpath.Config{
-		Table:    func(name string) (*model.RouteTable, bool) { table, ok := tables[name]; return table, ok },
-		Cluster:  cfg.Cluster,
-		Balancer: balancer,
-	})
+	proxy := slowpath.New(slowpath.Config{Active: Active(cfg), Balancer: balancer})
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls sync.WaitGroup
 	t.Cleanup(calls.Wait)

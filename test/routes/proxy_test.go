@@ -28,8 +28,8 @@ func (p picked) Address() netip.AddrPort { return netip.AddrPort(p) }
 
 func (picked) Done(slowpath.Outcome) {}
 
-func (b balancer) Pick(cluster string, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
-	for _, e := range b.cfg.Cluster(cluster).Endpoints {
+func (b balancer) Pick(cluster *model.Cluster, _ model.Metadata, _ uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
+	for _, e := range cluster.Endpoints {
 		if !skip(e.Address) {
 			return picked(e.Address), true
 		}
