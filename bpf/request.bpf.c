@@ -13,6 +13,7 @@
 #include "lib/lease.h"
 #include "lib/maps.h"
 #include "lib/router.h"
+#include "lib/sample.h"
 #include "lib/walk.h"
 
 /* Lets the message go to the anchor, by a redirect to the p-sock itself. A plain pass would repeat the redirect before it in the
@@ -945,21 +946,11 @@ static __always_inline int request_cut(struct sk_msg_md *msg, struct psock *ps, 
 	return request_spill(msg, ps, s);
 }
 
-SEC("sk_msg")
-int xlb_request(struct sk_msg_md *msg)
+/* A send of a client whose socket is balanced. */
+static __always_inline int request_serve(struct sk_msg_md *msg, struct bpf_sock *sk, struct psock *ps)
 {
-	struct bpf_sock *sk = msg->sk;
-	struct psock *ps = sk ? psock_of(sk) : 0;
 	__u64 cut;
 
-	/* Both survive from the run before, and from the send before. */
-	bpf_msg_apply_bytes(msg, 0);
-	bpf_msg_cork_bytes(msg, 0);
-	/* Without a service: the socket was disconnected, and connected elsewhere. */
-	if (!ps)
-		return SK_PASS;
-	if (!ps->vip_port)
-		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
 	if (!send_enter(msg, &ps->send, 0))
 		return request_concurrent(msg, ps);
 	cut = send_cut(msg, &ps->send);
@@ -978,6 +969,36 @@ int xlb_request(struct sk_msg_md *msg)
 	if (ps->body)
 		return request_body(msg, ps);
 	return request_idle(msg, ps);
+}
+
+/* The slot whose last lease is the connection's: another's is not to be charged with its time. */
+static __always_inline struct slot *request_slot(const struct psock *ps)
+{
+	struct slot *s = slot_at(ps->slot);
+
+	return s && s->cookie == ps->cookie ? s : 0;
+}
+
+SEC("sk_msg")
+int xlb_request(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	struct psock *ps = sk ? psock_of(sk) : 0;
+	__u64 began;
+	int verdict;
+
+	/* Both survive from the run before, and from the send before. */
+	bpf_msg_apply_bytes(msg, 0);
+	bpf_msg_cork_bytes(msg, 0);
+	/* Without a service: the socket was disconnected, and connected elsewhere. */
+	if (!ps)
+		return SK_PASS;
+	if (!ps->vip_port)
+		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
+	began = sample_begin();
+	verdict = request_serve(msg, sk, ps);
+	sample_end(began, request_slot(ps));
+	return verdict;
 }
 
 SEC("sk_msg")

@@ -11,6 +11,7 @@
 #include "lib/maps.h"
 #include "lib/outlier.h"
 #include "lib/rollback.h"
+#include "lib/sample.h"
 #include "lib/segment.h"
 #include "lib/walk.h"
 
@@ -376,26 +377,12 @@ static __always_inline int response_early(struct sk_msg_md *msg, struct slot *s,
 	return response_pass(msg, index);
 }
 
-SEC("sk_msg")
-int xlb_response(struct sk_msg_md *msg)
+/* A send of a server whose connection has a slot. */
+static __always_inline int response_serve(struct sk_msg_md *msg, struct bpf_sock *sk, struct ssock *ss, struct slot *s,
+					  __u32 index)
 {
-	struct bpf_sock *sk = msg->sk;
-	struct ssock *ss = sk ? bpf_sk_storage_get(&ssock_states, sk, 0, 0) : 0;
-	struct slot *s;
-	__u32 index;
 	__u64 cut;
 
-	bpf_msg_apply_bytes(msg, 0);
-	bpf_msg_cork_bytes(msg, 0);
-	if (!ss || !ss->generation)
-		return response_stray(msg);
-	index = ss->slot;
-	s = slot_at(index);
-	/* The slot is another's by now; to pass it on would need this socket's key, which is the other's too. */
-	if (!s || s->generation != ss->generation) {
-		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
-		return response_stray(msg);
-	}
 	/* What the other task claimed was for a lease that has ended since, by way of the daemon: nothing of it is under way. */
 	if (!send_enter(msg, &ss->send, ss->lease != s->lease))
 		return response_concurrent(msg, s, index);
@@ -416,6 +403,33 @@ int xlb_response(struct sk_msg_md *msg)
 		return response_pass(msg, index);
 	}
 	return response_move(msg, ss, s, index);
+}
+
+SEC("sk_msg")
+int xlb_response(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	struct ssock *ss = sk ? bpf_sk_storage_get(&ssock_states, sk, 0, 0) : 0;
+	struct slot *s;
+	__u64 began;
+	__u32 index;
+	int verdict;
+
+	bpf_msg_apply_bytes(msg, 0);
+	bpf_msg_cork_bytes(msg, 0);
+	if (!ss || !ss->generation)
+		return response_stray(msg);
+	index = ss->slot;
+	s = slot_at(index);
+	/* The slot is another's by now; to pass it on would need this socket's key, which is the other's too. */
+	if (!s || s->generation != ss->generation) {
+		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
+		return response_stray(msg);
+	}
+	began = sample_begin();
+	verdict = response_serve(msg, sk, ss, s, index);
+	sample_end(began, s);
+	return verdict;
 }
 
 SEC("sk_msg")
@@ -595,24 +609,12 @@ static __always_inline int verdict_continue(struct __sk_buff *skb, struct slot *
 	return verdict_move(skb, s, index, lease);
 }
 
-SEC("sk_skb/stream_verdict")
-int xlb_verdict(struct __sk_buff *skb)
+/* A segment of an endpoint on another host. */
+static __always_inline int verdict_serve(struct __sk_buff *skb, struct slot *s, __u32 index)
 {
-	__u32 index = 0;
-	struct slot *s;
 	enum verdict v;
 	__u64 lease;
 
-	/* The endpoint's FIN: moved on, it would poison the p-sock. */
-	if (!skb->len) {
-		count(VERDICT_RESPONSE_FIN);
-		return SK_PASS;
-	}
-	s = isock_slot(skb, &index);
-	if (!s) {
-		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
-		return SK_PASS;
-	}
 	if (!segment_trim(skb, &s->next_sequence)) {
 		lease_fail(s, index, s->lease);
 		return SK_PASS;
@@ -644,6 +646,30 @@ int xlb_verdict(struct __sk_buff *skb)
 		return verdict_pass(skb, s, index, lease);
 	}
 	return verdict_continue(skb, s, index, lease);
+}
+
+SEC("sk_skb/stream_verdict")
+int xlb_verdict(struct __sk_buff *skb)
+{
+	__u32 index = 0;
+	struct slot *s;
+	__u64 began;
+	int verdict;
+
+	/* The endpoint's FIN: moved on, it would poison the p-sock. */
+	if (!skb->len) {
+		count(VERDICT_RESPONSE_FIN);
+		return SK_PASS;
+	}
+	s = isock_slot(skb, &index);
+	if (!s) {
+		count(VERDICT_RESPONSE_UNKNOWN_SOCKET);
+		return SK_PASS;
+	}
+	began = sample_begin();
+	verdict = verdict_serve(skb, s, index);
+	sample_end(began, s);
+	return verdict;
 }
 
 SEC("sk_skb/stream_verdict")

@@ -778,6 +778,14 @@ struct traffic {
 	/* Body and head bytes. */
 	__u64 bytes_sent;
 	__u64 bytes_received;
+	/* Nanoseconds that programs have run for it: see lib/sample.h. */
+	__u64 program_ns;
+};
+
+/* Of so many runs of a program for a request or a response the time of one is taken, by chance, and counted as often: a clock that is read twice in each
+ * run would take longer than 1 % of a short request. A power of 2. */
+enum {
+	PROGRAM_SAMPLE = 64
 };
 
 /* An endpoint of a cluster, SHARED. */

@@ -39,7 +39,7 @@ var resources = []resource{
 	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
 	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
 	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
-	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "STATE"}, each(workloadCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "CPU", "STATE"}, each(workloadCells)},
 	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
@@ -264,9 +264,12 @@ func workloadCells(w *admin.Workload) []string {
 	return []string{
 		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
 		number(w.Connections), number(w.Uses[admin.QuotaISocks].Taken), number(w.Uses[admin.QuotaRequests].Taken), number(refusedAll(w)),
-		number(w.Requests), number(w.RequestBytes + w.ResponseBytes), stateText(w),
+		number(w.Requests), number(w.RequestBytes + w.ResponseBytes), secondsText(w.SlowWorkSeconds + w.ProgramSeconds), stateText(w),
 	}
 }
+
+// secondsText is a time for a table.
+func secondsText(s float64) string { return strconv.FormatFloat(s, 'f', 3, 64) + "s" }
 
 // refusedAll is how many entries of all tables a workload did not get, but those that no request misses: an idle connection that takes the place of another one,
 // and series of its own.

@@ -61,6 +61,10 @@ type Workload struct {
 	Requests      uint64 `json:"requests"`
 	RequestBytes  uint64 `json:"request_bytes"`
 	ResponseBytes uint64 `json:"response_bytes"`
+	// SlowWorkSeconds is how long the daemon has worked for them in user space, by the clock, and ProgramSeconds how long programs in the kernel have run for them,
+	// estimated from one run in 64.
+	SlowWorkSeconds float64 `json:"slow_work_seconds"`
+	ProgramSeconds  float64 `json:"program_seconds"`
 	// Destinations are the same by cluster.
 	Destinations []Destination `json:"destinations,omitempty"`
 	// Account is by which it is counted: workloads that one pod or container has made have one, the number of the first of them, and Uses are those of all.
@@ -72,10 +76,12 @@ type Workload struct {
 // Destination is what was carried for a workload to a cluster.
 type Destination struct {
 	// Cluster is empty for requests that came to no cluster, and for those of all clusters together that there was no entry for (QuotaDestinations).
-	Cluster       string `json:"cluster"`
-	Requests      uint64 `json:"requests"`
-	RequestBytes  uint64 `json:"request_bytes"`
-	ResponseBytes uint64 `json:"response_bytes"`
+	Cluster         string  `json:"cluster"`
+	Requests        uint64  `json:"requests"`
+	RequestBytes    uint64  `json:"request_bytes"`
+	ResponseBytes   uint64  `json:"response_bytes"`
+	SlowWorkSeconds float64 `json:"slow_work_seconds"`
+	ProgramSeconds  float64 `json:"program_seconds"`
 }
 
 // Errors of Source.ReleaseWorkload and Source.JoinWorkload that lie in the request.

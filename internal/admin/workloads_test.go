@@ -22,14 +22,14 @@ func TestWorkloadsAreListed(t *testing.T) {
 	}{
 		{"no workload is an empty list", nil, "[]\n"},
 		{"what is not known is left out", []Workload{{Netns: 4026531840, Cookie: 1, State: WorkloadServed}, {ID: 2, Netns: 4026532301, Cookie: 5, PID: 4711, Path: "/run/netns/web", State: WorkloadLeaving, Connections: 3}},
-			`[{"id":0,"netns":4026531840,"cookie":1,"state":"served","connections":0,"requests":0,"request_bytes":0,"response_bytes":0,"account":0},` +
-				`{"id":2,"netns":4026532301,"cookie":5,"pid":4711,"path":"/run/netns/web","state":"leaving","connections":3,"requests":0,"request_bytes":0,"response_bytes":0,"account":0}]`},
+			`[{"id":0,"netns":4026531840,"cookie":1,"state":"served","connections":0,"requests":0,"request_bytes":0,"response_bytes":0,"slow_work_seconds":0,"program_seconds":0,"account":0},` +
+				`{"id":2,"netns":4026532301,"cookie":5,"pid":4711,"path":"/run/netns/web","state":"leaving","connections":3,"requests":0,"request_bytes":0,"response_bytes":0,"slow_work_seconds":0,"program_seconds":0,"account":0}]`},
 		{"all that is known", []Workload{{
 			ID: 4, Name: "shop/web-1", Netns: 4026532302, Cookie: 6, Runtime: "containerd", Container: "c0ffee", PodUID: "0f3b", PodNamespace: "shop", Pod: "web-1",
 			State: WorkloadExcluded, Why: "label:none",
 		}},
 			`[{"id":4,"name":"shop/web-1","netns":4026532302,"cookie":6,"runtime":"containerd","container":"c0ffee","pod_uid":"0f3b","pod_namespace":"shop","pod":"web-1",` +
-				`"state":"excluded","why":"label:none","connections":0,"requests":0,"request_bytes":0,"response_bytes":0,"account":0}]`},
+				`"state":"excluded","why":"label:none","connections":0,"requests":0,"request_bytes":0,"response_bytes":0,"slow_work_seconds":0,"program_seconds":0,"account":0}]`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWorkloadsAreListed(t *testing.T) {
 }
 
 func TestWorkloadsAreReleasedAndJoined(t *testing.T) {
-	const row = "{\n \"id\": 3,\n \"netns\": 4026532301,\n \"cookie\": 9,\n \"state\": \"%s\",\n \"connections\": 2,\n \"requests\": 0,\n \"request_bytes\": 0,\n \"response_bytes\": 0,\n \"account\": 0\n}\n"
+	const row = "{\n \"id\": 3,\n \"netns\": 4026532301,\n \"cookie\": 9,\n \"state\": \"%s\",\n \"connections\": 2,\n \"requests\": 0,\n \"request_bytes\": 0,\n \"response_bytes\": 0,\n \"slow_work_seconds\": 0,\n \"program_seconds\": 0,\n \"account\": 0\n}\n"
 	failing := errors.New("open anchor listener on 127.0.0.1: the loopback interface is down")
 	tests := []struct {
 		name, method, target string

@@ -55,6 +55,7 @@ type Health interface {
 type Pool interface {
 	Lend(l maps.Lease) (ctx context.Context, conn *upstream.Conn, release func(), ok bool)
 	Lost(l maps.Lease)
+	Carries(slot uint32) usage.Destination
 }
 
 // Anchors finds the connections of clients. It is implemented by anchor.Set.
@@ -83,12 +84,15 @@ func New(cfg Config) *Handback { return &Handback{cfg: cfg} }
 // Resent is how many requests were sent again that no server had seen.
 func (h *Handback) Resent() uint64 { return h.resent.Load() }
 
-// ticketOf is one of the client's group with the scheduler, by the daemon's end of its connection.
-func (h *Handback) ticketOf(client net.Conn) *shares.Ticket {
-	if c, ok := client.(anchor.Client); ok {
-		return h.cfg.Scheduler.Ticket(c.Tenant())
+// ticketFor is one of the client's group with the scheduler, by the daemon's end of its connection. Its time counts for that destination.
+func (h *Handback) ticketFor(client net.Conn, to usage.Destination) *shares.Ticket {
+	c, ok := client.(anchor.Client)
+	if !ok {
+		return &shares.Ticket{}
 	}
-	return &shares.Ticket{}
+	ticket := h.cfg.Scheduler.Ticket(c.Tenant())
+	ticket.Measure(h.cfg.Ledger.Meter(to))
+	return ticket
 }
 
 // trailersPass reports whether the trailers of a lease's request, and of its response, do: whether both its listener and its cluster say so.

@@ -57,7 +57,7 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
 	defer stop()
 	r, err := h.cfg.Proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketOf(client),
+		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketFor(client, s.Carries),
 		Trailers: h.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	h.cfg.Ledger.Add(s.Carries, usage.Traffic{ResponseBytes: r.Answered})
@@ -122,7 +122,7 @@ func (h *Handback) forwardRemainder(ctx context.Context, s pool.Spilled, client 
 	}
 	defer context.AfterFunc(ctx, func() { interrupt(client, s.Upstream) })()
 	r := remainderOf(&slot.Response, h.trailersPass(client, slot.Endpoint))
-	ticket := h.ticketOf(client)
+	ticket := h.ticketFor(client, s.Carries)
 	defer ticket.Yield()
 	forwarded, received, behind, err := forward(client, s.Upstream, &r, &slot.Traffic.BytesReceived, ticket)
 	switch {

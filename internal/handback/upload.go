@@ -25,7 +25,7 @@ func (h *Handback) Upload(ctx context.Context, client anchor.Client, l maps.Leas
 	defer release()
 	defer context.AfterFunc(ctx, func() { interrupt(client, endpoint) })()
 	defer context.AfterFunc(lent, func() { interrupt(endpoint) })()
-	ticket := h.cfg.Scheduler.Ticket(client.Tenant())
+	ticket := h.ticketFor(client, h.cfg.Pool().Carries(l.Slot))
 	defer ticket.Yield()
 	returned := false
 	defer func() {

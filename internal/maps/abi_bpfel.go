@@ -735,6 +735,7 @@ type abiTraffic struct {
 	Responses     [5]uint64
 	BytesSent     uint64
 	BytesReceived uint64
+	ProgramNs     uint64
 }
 
 type abiTuple struct {

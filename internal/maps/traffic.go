@@ -5,9 +5,9 @@ package maps
 import "sync/atomic"
 
 // words are the counters of t, to be read and written with sync/atomic.
-func (t *Traffic) words() [8]*uint64 {
+func (t *Traffic) words() [9]*uint64 {
 	r := &t.Responses
-	return [...]*uint64{&t.Requests, &t.BytesSent, &t.BytesReceived, &r[0], &r[1], &r[2], &r[3], &r[4]}
+	return [...]*uint64{&t.Requests, &t.BytesSent, &t.BytesReceived, &t.ProgramNs, &r[0], &r[1], &r[2], &r[3], &r[4]}
 }
 
 // add adds what stands in o, which others may be changing.
@@ -62,5 +62,8 @@ func (s *Shared) Free(slot uint32) (carried Traffic) {
 // Carried is what a slot has carried since it was FREE, without the statuses of responses.
 func (s *Shared) Carried(slot uint32) Traffic {
 	t := &s.Slots[slot].Traffic
-	return Traffic{Requests: atomic.LoadUint64(&t.Requests), BytesSent: atomic.LoadUint64(&t.BytesSent), BytesReceived: atomic.LoadUint64(&t.BytesReceived)}
+	return Traffic{
+		Requests: atomic.LoadUint64(&t.Requests), BytesSent: atomic.LoadUint64(&t.BytesSent), BytesReceived: atomic.LoadUint64(&t.BytesReceived),
+		ProgramNs: atomic.LoadUint64(&t.ProgramNs),
+	}
 }

@@ -12,7 +12,7 @@ import (
 // carried is traffic whose every counter is another multiple of n.
 func carried(n uint64) Traffic {
 	return Traffic{
-		Requests: n, Responses: [5]uint64{2 * n, 3 * n, 4 * n, 5 * n, 6 * n}, BytesSent: 7 * n, BytesReceived: 8 * n,
+		Requests: n, Responses: [5]uint64{2 * n, 3 * n, 4 * n, 5 * n, 6 * n}, BytesSent: 7 * n, BytesReceived: 8 * n, ProgramNs: 9 * n,
 	}
 }
 
@@ -25,7 +25,7 @@ func TestTrafficCountsEveryFieldOnce(t *testing.T) {
 	for _, w := range words {
 		*w++
 	}
-	if want := (Traffic{Requests: 1, Responses: [5]uint64{1, 1, 1, 1, 1}, BytesSent: 1, BytesReceived: 1}); tr != want {
+	if want := (Traffic{Requests: 1, Responses: [5]uint64{1, 1, 1, 1, 1}, BytesSent: 1, BytesReceived: 1, ProgramNs: 1}); tr != want {
 		t.Errorf("every counter once: got %+v, want %+v", tr, want)
 	}
 

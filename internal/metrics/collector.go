@@ -220,6 +220,10 @@ func (out emitter) gauge(d *prometheus.Desc, value uint64, labels ...string) {
 	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 }
 
+func (out emitter) seconds(d *prometheus.Desc, value float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, value, labels...)
+}
+
 func (out emitter) histogram(d *prometheus.Desc, of *Durations) {
 	buckets := make(map[float64]uint64, len(of.Bounds))
 	for i, bound := range of.Bounds {
@@ -260,7 +264,7 @@ func (out emitter) whole(s *Snapshot) {
 	out.counter(panicsTotal, s.Panics)
 	out.counters(slowRequestsTotal, s.SlowFlags)
 	out.counters(slowWorkTotal, s.SlowWork.Turns)
-	out <- prometheus.MustNewConstMetric(slowWorkSeconds, prometheus.CounterValue, s.SlowWork.Worked.Seconds())
+	out.seconds(slowWorkSeconds, s.SlowWork.Worked.Seconds())
 	out.gauge(slowWorkWaiting, s.SlowWork.Waiting)
 	out.gauge(slowWorkTenants, s.SlowWork.Tenants)
 	out.counters(verdictsTotal, s.Verdicts)

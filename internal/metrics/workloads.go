@@ -37,6 +37,8 @@ type Workload struct {
 type Destination struct {
 	Cluster                               string
 	Requests, RequestBytes, ResponseBytes uint64
+	// SlowWorkSeconds in which the daemon has worked for them in user space, ProgramSeconds in which programs in the kernel have run for them.
+	SlowWorkSeconds, ProgramSeconds float64
 }
 
 // NRI is the state of the connection to the container runtime by which it reports its pods (NRI).
@@ -61,9 +63,13 @@ var (
 	workloadRequests = describe("xlb_workload_requests_total",
 		"Requests of the clients in a network namespace to a cluster that have begun on the fast path, or ended in user space, whatever their answer was. The cluster is empty for those that came to none, and for all together of further clusters, when it has as many series as are left free (xlb_quota_size of destinations).", "id", "workload", "cluster")
 	workloadRequestBytes = describe("xlb_workload_request_bytes_total",
-		"Bytes of those requests, heads and bodies, and what follows in tunnels; of tunnels in user space when they end.", "id", "workload", "cluster")
+		"Bytes of those requests, heads and bodies, and what follows in tunnels; of upgraded connections in user space when they end.", "id", "workload", "cluster")
 	workloadResponseBytes = describe("xlb_workload_response_bytes_total",
 		"Bytes of their responses, likewise.", "id", "workload", "cluster")
+	workloadSlowWorkSeconds = describe("xlb_workload_slow_work_seconds_total",
+		"Time of the turns that the daemon has worked for those requests (xlb_slow_work_total), by the clock: processor time, as long as the daemon has the processors that it asks for.", "id", "workload", "cluster")
+	workloadProgramSeconds = describe("xlb_workload_programs_seconds_total",
+		"Time in which programs in the kernel have run for those requests, estimated from one run in 64. Moving the bytes is no part of it: the kernel charges that to the process that sends.", "id", "workload", "cluster")
 	workloadsUnlisted = describe("xlb_workloads_unlisted",
 		"Network namespaces without series of their own: the "+strconv.Itoa(maxListedWorkloads)+" with the lowest numbers have some.")
 	nriConnected = describe("xlb_nri_connected",
@@ -102,6 +108,8 @@ func (out emitter) destinations(w *Workload) {
 		out.counter(workloadRequests, d.Requests, id, name, cluster)
 		out.counter(workloadRequestBytes, d.RequestBytes, id, name, cluster)
 		out.counter(workloadResponseBytes, d.ResponseBytes, id, name, cluster)
+		out.seconds(workloadSlowWorkSeconds, d.SlowWorkSeconds, id, name, cluster)
+		out.seconds(workloadProgramSeconds, d.ProgramSeconds, id, name, cluster)
 	}
 }
 

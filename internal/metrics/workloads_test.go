@@ -28,7 +28,7 @@ func TestSeriesOfWorkloadsAreBounded(t *testing.T) {
 			source := &state{}
 			for i := range tt.there {
 				// The list has an order of its own.
-				source.workloads = append(source.workloads, Workload{ID: uint32(tt.there - 1 - i), Name: fmt.Sprintf("shop/web-%d", i), State: "served", Uses: map[string]Use{"isocks": {Taken: 3, Refused: 1}}, Destinations: []Destination{{"web", 7, 70, 700}}})
+				source.workloads = append(source.workloads, Workload{ID: uint32(tt.there - 1 - i), Name: fmt.Sprintf("shop/web-%d", i), State: "served", Uses: map[string]Use{"isocks": {Taken: 3, Refused: 1}}, Destinations: []Destination{{"web", 7, 70, 700, 0.5, 0.25}}})
 			}
 			registry := prometheus.NewPedanticRegistry()
 			registry.MustRegister(NewCollector(source, NewRecorder()))

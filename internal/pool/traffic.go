@@ -3,6 +3,8 @@
 package pool
 
 import (
+	"time"
+
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/usage"
 )
@@ -14,8 +16,18 @@ func (sub *subpool) carries() usage.Destination {
 	return usage.Destination{Workload: sub.from.ID, Cluster: sub.Cluster}
 }
 
+// Carries is whose requests a slot's i-sock carries, and where to; the host's to no cluster where there is no i-sock.
+func (p *Pool) Carries(slot uint32) usage.Destination {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.isocks[slot]; s != nil {
+		return s.sub.carries()
+	}
+	return usage.Destination{}
+}
+
 func trafficOf(t maps.Traffic) usage.Traffic {
-	return usage.Traffic{Requests: t.Requests, RequestBytes: t.BytesSent, ResponseBytes: t.BytesReceived}
+	return usage.Traffic{Requests: t.Requests, RequestBytes: t.BytesSent, ResponseBytes: t.BytesReceived, ProgramTime: time.Duration(t.ProgramNs)}
 }
 
 // Carried is all that Config.Ledger has counted, and what the slots have carried that are in use.

@@ -43,10 +43,11 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 	sl := &r.shared.Slots[slot]
 	atomic.StoreUint64(&sl.Traffic.BytesSent, 100)
 	atomic.StoreUint64(&sl.Traffic.BytesReceived, 2000)
+	atomic.StoreUint64(&sl.Traffic.ProgramNs, 500)
 	atomic.StoreUint64(&sl.Traffic.Responses[1], 1)
 	r.shared.ResponseDone(r.shared.Current(slot))
-	ofEndpoint := xlbmaps.Traffic{Requests: 1, Responses: [5]uint64{1: 1}, BytesSent: 100, BytesReceived: 2000}
-	want := usage.Sum{toWeb: {Requests: 1, RequestBytes: 100, ResponseBytes: 2000}}
+	ofEndpoint := xlbmaps.Traffic{Requests: 1, Responses: [5]uint64{1: 1}, BytesSent: 100, BytesReceived: 2000, ProgramNs: 500}
+	want := usage.Sum{toWeb: {Requests: 1, RequestBytes: 100, ResponseBytes: 2000, ProgramTime: 500}}
 	check := func(when string) {
 		t.Helper()
 		if got := r.traffic()[ours]; got != ofEndpoint {

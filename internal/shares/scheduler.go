@@ -150,7 +150,11 @@ func (s *Scheduler) stop(t *Ticket, now time.Time) {
 			break
 		}
 	}
-	if unpaid := now.Sub(t.since) - smallest; unpaid > 0 {
+	ran := now.Sub(t.since)
+	if t.meter != nil && ran > 0 {
+		t.meter.Worked(ran)
+	}
+	if unpaid := ran - smallest; unpaid > 0 {
 		t.leaf.charge(unpaid)
 		s.counts.Worked += unpaid
 	}

@@ -374,3 +374,62 @@ func TestATicketThatWasStoppedWaitsWhenItIsRescheduled(t *testing.T) {
 		long.Yield()
 	})
 }
+
+// stopwatch is a Meter.
+type stopwatch struct{ ran time.Duration }
+
+func (s *stopwatch) Worked(d time.Duration) { s.ran += d }
+
+func TestAMeterTakesTheTimeThatATicketRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 9})
+		ticket, other := s.Ticket(shares.Path{1}), s.Ticket(shares.Path{2})
+		var first, second stopwatch
+		require := func(when string, wantFirst, wantSecond time.Duration) {
+			t.Helper()
+			if first.ran != wantFirst || second.ran != wantSecond {
+				t.Errorf("%s: %s and %s, want %s and %s", when, first.ran, second.ran, wantFirst, wantSecond)
+			}
+		}
+		ticket.Measure(&first)
+		ticket.Begin()
+		time.Sleep(time.Microsecond)
+		ticket.Yield()
+		require("less than what is charged", time.Microsecond, 0)
+		time.Sleep(time.Second)
+		ticket.Work()
+		time.Sleep(time.Second)
+		ticket.Measure(&second)
+		time.Sleep(time.Second)
+		ticket.Yield()
+		ticket.Yield()
+		require("another meter amid a run takes all of it", time.Microsecond, 2*time.Second)
+
+		// While others wait the ticket stops without its goroutine: what that works afterwards counts for its next run.
+		ticket.Work()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			other.Begin()
+			time.Sleep(100 * time.Microsecond)
+			other.Yield()
+		}()
+		time.Sleep(time.Second)
+		<-done
+		ticket.Yield()
+		if d := second.ran - 2*time.Second; d < shares.Quantum || d > 2*shares.Quantum {
+			t.Errorf("a ticket that was stopped: %s, want one or two quanta", d)
+		}
+
+		before := second.ran
+		ticket.Measure(nil)
+		further := ticket.Another()
+		for _, ticket := range []*shares.Ticket{ticket, further} {
+			ticket.Work()
+			time.Sleep(time.Second)
+			ticket.Yield()
+		}
+		require("no meter", time.Microsecond, before)
+		(&shares.Ticket{}).Measure(&first) // it has no scheduler
+	})
+}

@@ -21,6 +21,7 @@ type Ticket struct {
 	path      Path
 
 	// What follows is guarded by the scheduler's mu.
+	meter Meter
 	state state
 	// leaf is that of path, unless the ticket is idle; since is when it started to run.
 	leaf  *node
@@ -29,17 +30,31 @@ type Ticket struct {
 	granted chan struct{}
 }
 
-// Ticket returns an idle ticket of a tenant.
+// Meter takes the time that tickets have run. It must not block, nor call the scheduler.
+type Meter interface{ Worked(d time.Duration) }
+
+// Ticket returns an idle ticket of a tenant, without a meter.
 func (s *Scheduler) Ticket(p Path) *Ticket { return &Ticket{scheduler: s, path: p} }
 
-// Another is a further ticket of the same tenant.
+// Another is a further ticket of the same tenant, without a meter.
 func (t *Ticket) Another() *Ticket { return &Ticket{scheduler: t.scheduler, path: t.path} }
 
-// For is a ticket of another tenant with the same scheduler.
+// For is a ticket of another tenant with the same scheduler, without a meter.
 func (t *Ticket) For(p Path) *Ticket { return &Ticket{scheduler: t.scheduler, path: p} }
 
 // Path is the tenant's.
 func (t *Ticket) Path() Path { return t.path }
+
+// Measure has a meter take the time that the ticket runs, also since it runs now; nil: none does. The time is the clock's, which is that of a processor
+// as long as the process has as many processors as tickets run.
+func (t *Ticket) Measure(m Meter) {
+	if t.scheduler == nil {
+		return
+	}
+	t.scheduler.mu.Lock()
+	defer t.scheduler.mu.Unlock()
+	t.meter = m
+}
 
 // Begin waits until the ticket runs, for a new piece of work. It reports false, and does not wait, where too many
 // of its tenant do.

@@ -46,6 +46,9 @@ type downstream struct {
 	// carried are the bytes that the ledger has counted, for serves: whose the request is that was read last, and its cluster, once it has one that is there.
 	carried usage.Traffic
 	serves  usage.Destination
+	// meter is the ledger's of metered, which the ticket's time counts in; nil: none yet.
+	meter   *usage.Meter
+	metered usage.Destination
 	// crashed: what has served the connection has panicked.
 	crashed bool
 }
@@ -93,6 +96,8 @@ type boundary struct{}
 
 // run serves requests until the connection is quiet or closed. That it begins between two requests is its caller's proof (Proxy.Serve).
 func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
+	d.serves.Workload = d.session.workload()
+	d.measure()
 	defer d.countBytes()
 	for at := new(boundary); ; {
 		d.active = d.proxy.config.Active()
@@ -127,7 +132,19 @@ func (d *downstream) countBytes() {
 }
 
 // count has the ledger count what was carried for the request that was read last.
-func (d *downstream) count(t usage.Traffic) { d.proxy.config.Ledger.Add(d.serves, t) }
+func (d *downstream) count(t usage.Traffic) {
+	d.measure()
+	d.meter.Add(t)
+}
+
+// measure has the ledger count the time that is worked for the request that was read last.
+func (d *downstream) measure() {
+	if d.meter != nil && d.metered == d.serves && d.meter.Counts() {
+		return
+	}
+	d.meter, d.metered = d.proxy.config.Ledger.Meter(d.serves), d.serves
+	d.ticket.Measure(d.meter)
+}
 
 // readHead reads until the head buffer holds a whole head and returns its end.
 func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalReply) {
@@ -297,7 +314,7 @@ func (d *downstream) charge() {
 	}
 	if tenant := d.session.From().Tenant; tenant != d.ticket.Path() {
 		d.ticket.Yield()
-		d.ticket = d.ticket.For(tenant)
+		d.ticket, d.meter = d.ticket.For(tenant), nil
 	}
 }
 

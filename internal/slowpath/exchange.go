@@ -147,6 +147,7 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 	}
 	// Of a cluster that is not there the client may have chosen the name: it is no series' label.
 	x.serves.Cluster = x.cluster
+	x.measure()
 	x.AnnounceTimeout()
 	x.AnnounceAttempt() // which changes of headers may name
 	x.ChangeRequest()

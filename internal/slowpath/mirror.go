@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/slowpath/headers"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/usage"
 )
 
 // Bounds of what copies hold.
@@ -123,8 +124,15 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 		proxy: x.proxy, entry: entry, endpoint: endpoint, admitted: x.proxy.breakers.Admission(x.session.account(), model.PriorityDefault, cluster),
 		head: copied.appendRequestHead(nil), method: x.Head.Method, host: copied.Head.Authority, chunked: x.Head.Chunked,
 		trailers:       x.passTrailers(cluster),
-		connectTimeout: cluster.ConnectTimeout, timeout: timeout, ticket: x.ticket.Another(),
+		connectTimeout: cluster.ConnectTimeout, timeout: timeout, ticket: x.copyTicket(name),
 	}
+}
+
+// copyTicket is that of a copy, whose time counts for its own cluster.
+func (x *exchange) copyTicket(cluster string) *shares.Ticket {
+	ticket := x.ticket.Another()
+	ticket.Measure(x.proxy.config.Ledger.Meter(usage.Destination{Workload: x.session.workload(), Cluster: cluster}))
+	return ticket
 }
 
 // copyBody keeps what is read of the request's body until its end, unless it is too long.

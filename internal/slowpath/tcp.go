@@ -37,10 +37,16 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, from C
 	defer endpoint.Done(Outcome{TCP: true})
 	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
 	down := ticketOf(s.Ticket)
+	up := down.Another()
+	meter := p.config.Ledger.Meter(usage.Destination{Workload: s.workload(), Cluster: cluster})
+	down.Measure(meter)
+	up.Measure(meter)
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
-		Client: client, Endpoint: upstream, First: first, Idle: proxy.IdleTimeout, Down: down, Up: down.Another(), Crashes: p.config.Crashes,
+		Client: client, Endpoint: upstream, First: first, Idle: proxy.IdleTimeout, Down: down, Up: up, Crashes: p.config.Crashes,
+		Moved: func(consumed, answered uint64) {
+			meter.Add(usage.Traffic{RequestBytes: consumed, ResponseBytes: answered})
+		},
 	})
-	p.config.Ledger.Add(usage.Destination{Workload: s.workload(), Cluster: cluster}, usage.Traffic{RequestBytes: consumed, ResponseBytes: answered})
 	return Result{Consumed: consumed, Answered: answered}, err
 }
 

@@ -6,6 +6,7 @@ package usage
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -24,11 +25,17 @@ type Traffic struct {
 	Requests uint64
 	// RequestBytes are those that clients have sent, ResponseBytes those that they were sent: heads and bodies, and what follows in tunnels.
 	RequestBytes, ResponseBytes uint64
+	// SlowWork is how long the daemon has worked for them in user space, by the clock (shares.Ticket.Measure), ProgramTime how long programs in the kernel
+	// have run for them, estimated from one run in 64 (bpf/lib/sample.h).
+	SlowWork, ProgramTime time.Duration
 }
 
 // Since is what was carried behind before.
 func (t Traffic) Since(before Traffic) Traffic {
-	return Traffic{t.Requests - before.Requests, t.RequestBytes - before.RequestBytes, t.ResponseBytes - before.ResponseBytes}
+	return Traffic{
+		t.Requests - before.Requests, t.RequestBytes - before.RequestBytes, t.ResponseBytes - before.ResponseBytes,
+		t.SlowWork - before.SlowWork, t.ProgramTime - before.ProgramTime,
+	}
 }
 
 // Carried is what was carried to a destination, or some of it.
@@ -56,7 +63,10 @@ func (s Snapshot) Sum() Sum {
 func (t *Traffic) Add(o Traffic) { *t = t.plus(o) }
 
 func (t Traffic) plus(o Traffic) Traffic {
-	return Traffic{t.Requests + o.Requests, t.RequestBytes + o.RequestBytes, t.ResponseBytes + o.ResponseBytes}
+	return Traffic{
+		t.Requests + o.Requests, t.RequestBytes + o.RequestBytes, t.ResponseBytes + o.ResponseBytes,
+		t.SlowWork + o.SlowWork, t.ProgramTime + o.ProgramTime,
+	}
 }
 
 // Ledger counts traffic by destination. Each is an entry of a table that the workloads share; the requests of one that gets no entry count for its workload
@@ -71,7 +81,7 @@ type Ledger struct {
 // member is a workload that is served.
 type member struct {
 	account workload.ID
-	by      map[string]Traffic
+	by      map[string]*Meter
 	// full: it got no entry for a cluster once, and gets no more. With one later, what counts in common would become less.
 	full bool
 }
@@ -84,7 +94,7 @@ func NewLedger(size int) *Ledger {
 }
 
 func newMember(account workload.ID) *member {
-	return &member{account: account, by: map[string]Traffic{}}
+	return &member{account: account, by: map[string]*Meter{}}
 }
 
 // Join has a workload counted, with others of the same account.
@@ -109,7 +119,7 @@ func (l *Ledger) Leave(id workload.ID) {
 	}
 	delete(l.members, id)
 	for cluster := range m.by {
-		l.returnLocked(m, cluster)
+		l.forgetLocked(m, cluster)
 	}
 	l.entries.Leave(m.account)
 	l.shareLocked()
@@ -117,7 +127,9 @@ func (l *Ledger) Leave(id workload.ID) {
 
 func (l *Ledger) shareLocked() { l.entries.SetShared(len(l.members) > 1) }
 
-func (l *Ledger) returnLocked(m *member, cluster string) {
+// forgetLocked takes an entry of a member, which the caller deletes.
+func (l *Ledger) forgetLocked(m *member, cluster string) {
+	m.by[cluster].gone.Store(true)
 	if cluster != "" {
 		l.entries.Return(m.account)
 	}
@@ -125,27 +137,38 @@ func (l *Ledger) returnLocked(m *member, cluster string) {
 
 // Add counts what was carried, if the workload is a member.
 func (l *Ledger) Add(to Destination, t Traffic) {
-	if l == nil || t == (Traffic{}) {
-		return
+	if t != (Traffic{}) {
+		l.Meter(to).Add(t)
+	}
+}
+
+// Meter counts what is carried to a destination, for as long as the workload is a member and Sweep does not find the cluster gone. It is nil, which counts
+// nothing, where the workload is no member.
+func (l *Ledger) Meter(to Destination) *Meter {
+	if l == nil {
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m := l.members[to.Workload]; m != nil {
-		cluster := l.entryLocked(m, to.Cluster)
-		m.by[cluster] = m.by[cluster].plus(t)
+	m := l.members[to.Workload]
+	if m == nil {
+		return nil
 	}
+	return m.by[l.entryLocked(m, to.Cluster)]
 }
 
 // entryLocked is the cluster by which a workload's traffic to a cluster counts.
 func (l *Ledger) entryLocked(m *member, cluster string) string {
-	if _, known := m.by[cluster]; known || cluster == "" {
+	if m.by[cluster] != nil {
 		return cluster
 	}
-	if m.full || !l.entries.Take(m.account) {
+	if cluster != "" && (m.full || !l.entries.Take(m.account)) {
 		m.full = true
-		return ""
+		cluster = ""
 	}
-	m.by[cluster] = Traffic{}
+	if m.by[cluster] == nil {
+		m.by[cluster] = &Meter{}
+	}
 	return cluster
 }
 
@@ -167,8 +190,10 @@ func (l *Ledger) With(elsewhere Snapshot) Snapshot {
 		all = append(all, c)
 	}
 	for id, m := range l.members {
-		for cluster, t := range m.by {
-			all = append(all, Carried{Destination{id, cluster}, t})
+		for cluster, meter := range m.by {
+			if t := meter.read(); t != (Traffic{}) {
+				all = append(all, Carried{Destination{id, cluster}, t})
+			}
 		}
 	}
 	return all
@@ -189,11 +214,11 @@ func (l *Ledger) Sweep(stays func(Destination) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, m := range l.members {
-		maps.DeleteFunc(m.by, func(cluster string, _ Traffic) bool {
+		maps.DeleteFunc(m.by, func(cluster string, _ *Meter) bool {
 			if cluster == "" || stays(Destination{id, cluster}) {
 				return false
 			}
-			l.returnLocked(m, cluster)
+			l.forgetLocked(m, cluster)
 			return true
 		})
 	}

@@ -15,7 +15,10 @@ import (
 func (v *View) destinations() map[workload.ID][]admin.Destination {
 	by := map[workload.ID][]admin.Destination{}
 	for to, t := range v.cfg.Carried() {
-		by[to.Workload] = append(by[to.Workload], admin.Destination{Cluster: to.Cluster, Requests: t.Requests, RequestBytes: t.RequestBytes, ResponseBytes: t.ResponseBytes})
+		by[to.Workload] = append(by[to.Workload], admin.Destination{
+			Cluster: to.Cluster, Requests: t.Requests, RequestBytes: t.RequestBytes, ResponseBytes: t.ResponseBytes,
+			SlowWorkSeconds: t.SlowWork.Seconds(), ProgramSeconds: t.ProgramTime.Seconds(),
+		})
 	}
 	for _, list := range by {
 		slices.SortFunc(list, func(a, b admin.Destination) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -29,6 +32,8 @@ func addDestinations(row *admin.Workload, list []admin.Destination) {
 		row.Requests += list[i].Requests
 		row.RequestBytes += list[i].RequestBytes
 		row.ResponseBytes += list[i].ResponseBytes
+		row.SlowWorkSeconds += list[i].SlowWorkSeconds
+		row.ProgramSeconds += list[i].ProgramSeconds
 	}
 }
 

@@ -89,3 +89,52 @@ func TestRequestsAndBytesCountForEachPodAndCluster(t *testing.T) {
 		}
 	})
 }
+
+// The time that the daemon works, and that its programs run, counts for the pod of the client and its cluster: a pod that sends nothing has none, and all pods
+// together no more than the daemon. How long it is depends on the machine.
+func TestProcessorTimeCountsForEachPodAndCluster(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		node := harness.NewNode(t)
+		busy, quiet := node.Pod(t), node.Pod(t)
+		other := netip.MustParseAddrPort("10.96.0.11:80")
+		config := harness.OneCluster(podService, originOf(t, node.Pod(t), "far", false))
+		config.Add(harness.OneCluster(other, originOf(t, node.OtherHost(t), "near", false)))
+		busy.Place = busy.Below(t, "kubepods/burstable/pod0f3b5e0a-7c1d-4e7e-9f3a-2b1c0d9e8f70/main")
+		quiet.Place = quiet.Below(t, "kubepods/burstable/pod0f3b5e0a-7c1d-4e7e-9f3a-2b1c0d9e8f71/main")
+		busy.Greeter(t, "resident")
+		quiet.Greeter(t, "resident")
+		balancer := harness.Start(t, mode, config, node.Place)
+		requireWorkloads(t, balancer, 3)
+
+		// The programs' time is that of one run in 64, by chance: that it is taken of no run in 4,000 has a probability of 10^-27.
+		const requests = 2000
+		for _, service := range []netip.AddrPort{podService, other} {
+			requireClean(t, runLoad(t, busy.Place, programs.LoadSpec{Address: service.String(), Connections: 2, Requests: requests / 2, Asks: []programs.Ask{{Path: "/from"}}}))
+		}
+		var all float64
+		for _, row := range workloadRows(t, balancer) {
+			all += row.SlowWorkSeconds
+			if row.PodUID == "" || row.Requests > 0 {
+				continue
+			}
+			if row.SlowWorkSeconds != 0 || row.ProgramSeconds != 0 || len(row.Destinations) > 0 {
+				t.Errorf("a pod that has sent nothing: %+v", row)
+			}
+		}
+		if most := balancer.Metric(t, "xlb_slow_work_seconds_total"); all > most {
+			t.Errorf("all workloads have %v s of the daemon's work, which is %v s", all, most)
+		}
+		for _, cluster := range config.Clusters {
+			of := fmt.Sprintf("cluster=%q", cluster.Name)
+			programs, work := balancer.Metric(t, "xlb_workload_programs_seconds_total", of), balancer.Metric(t, "xlb_workload_slow_work_seconds_total", of)
+			t.Logf("cluster %s: %v s of programs, %v s of turns", cluster.Name, programs, work)
+			if mode.Fast == (programs == 0) {
+				t.Errorf("programs have run %v s for cluster %s", programs, cluster.Name)
+			}
+			if !mode.Fast && work == 0 {
+				t.Errorf("no time of turns counts for cluster %s", cluster.Name)
+			}
+		}
+	})
+}

@@ -25,6 +25,8 @@ type Config struct {
 	// Up and Down are the tickets of the two directions.
 	Up, Down *shares.Ticket
 	Crashes  *crash.Log
+	// Moved is called with the bytes that have just been read from the client, or from the endpoint, and written to the other side, by two goroutines.
+	Moved func(consumed, answered uint64)
 }
 
 // tunnel is one Run call.
@@ -71,10 +73,11 @@ func (t *tunnel) run() (consumed, answered uint64, err error) {
 			up <- direction{0, err}
 			return
 		}
-		n, err := t.pump(t.Endpoint, t.Client, t.Up)
+		t.Moved(uint64(len(t.First)), 0)
+		n, err := t.pump(t.Endpoint, t.Client, t.Up, func(n uint64) { t.Moved(n, 0) })
 		up <- direction{n + uint64(len(t.First)), err}
 	}()
-	answered, err = t.pump(t.Client, t.Endpoint, t.Down)
+	answered, err = t.pump(t.Client, t.Endpoint, t.Down, func(n uint64) { t.Moved(0, n) })
 	request := <-up
 	over = true
 	_ = t.Endpoint.Close()
@@ -83,10 +86,10 @@ func (t *tunnel) run() (consumed, answered uint64, err error) {
 }
 
 // pump moves bytes until their end, which it passes on. A failure resets both connections: it must not look like an end.
-func (t *tunnel) pump(to, from net.Conn, ticket *shares.Ticket) (uint64, error) {
+func (t *tunnel) pump(to, from net.Conn, ticket *shares.Ticket, count func(uint64)) (uint64, error) {
 	n, err := func() (uint64, error) {
 		defer ticket.Yield()
-		return t.copy(to, conns.Paced{Reader: from, Ticket: ticket})
+		return t.copy(to, conns.Paced{Reader: from, Ticket: ticket}, count)
 	}()
 	if err == nil {
 		err = conns.CloseWrite(to)
@@ -98,7 +101,7 @@ func (t *tunnel) pump(to, from net.Conn, ticket *shares.Ticket) (uint64, error) 
 	return n, err
 }
 
-func (t *tunnel) copy(to io.Writer, from io.Reader) (moved uint64, err error) {
+func (t *tunnel) copy(to io.Writer, from io.Reader, count func(uint64)) (moved uint64, err error) {
 	buffer := buffers.Copy()
 	defer buffers.PutCopy(buffer)
 	for {
@@ -108,6 +111,7 @@ func (t *tunnel) copy(to io.Writer, from io.Reader) (moved uint64, err error) {
 		}
 		written, failed := to.Write((*buffer)[:n])
 		moved += uint64(written)
+		count(uint64(written))
 		switch {
 		case failed != nil:
 			return moved, failed
