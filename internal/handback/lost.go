@@ -82,6 +82,13 @@ func (h *Handback) requestWhole(l maps.Lease) (w maps.Whole, ok bool) {
 	}
 }
 
+// requestOpen reports that a lease's request has not been proved to have ended. An answer without "Connection: close" promises that the connection
+// stays. So this comes before the answer's head: the last byte may be framed, and the proof fail yet, since the send that moves it falls short.
+func (h *Handback) requestOpen(l maps.Lease) bool {
+	_, whole := h.requestWhole(l)
+	return !whole
+}
+
 // replyTo is what Envoy answers to such a failure.
 func replyTo(l pool.Lost) slowpath.LocalReply {
 	switch {

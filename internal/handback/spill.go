@@ -53,11 +53,11 @@ func (h *Handback) whole(ctx context.Context, s pool.Spilled, client net.Conn) (
 		method = "HEAD"
 	}
 	shared := h.cfg.Shared
-	requestOpen := shared.Slots[s.Lease.Slot].RequestOpen()
 	relay, stop := lateness(ctx, &shared.Slots[s.Lease.Slot])
 	defer stop()
 	r, err := h.cfg.Proxy.Relay(relay, client, s.Upstream, slowpath.RelayRequest{
-		Method: method, KeepAlive: true, Open: requestOpen, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketFor(client, s.Carries),
+		Method: method, KeepAlive: true, Upgrade: s.Upgrade, Deadline: s.Deadline, Idle: s.Idle, Ticket: h.ticketFor(client, s.Carries),
+		Open:     func() bool { return h.requestOpen(s.Lease) },
 		Trailers: h.trailersPass(client, shared.Slots[s.Lease.Slot].Endpoint),
 	})
 	h.cfg.Ledger.Add(s.Carries, usage.Traffic{ResponseBytes: r.Answered})

@@ -901,7 +901,7 @@ func TestRelayEndsAClientWhoseRequestNobodyTakesToItsEnd(t *testing.T) {
 			_ = conns.CloseWrite(server)
 			const rest = "rest of the request"
 			_, _ = io.WriteString(client, rest)
-			r, err := p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "POST", KeepAlive: true, Open: true})
+			r, err := p.Relay(context.Background(), anchor, upstream, RelayRequest{Method: "POST", KeepAlive: true, Open: func() bool { return true }})
 			if err != nil || r.ClientReusable != tt.keeps || r.Lingers == tt.keeps || r.UpstreamReusable != tt.keeps {
 				t.Errorf("got %+v, %v", r, err)
 			}

@@ -23,11 +23,12 @@ type RelayRequest struct {
 	// HTTP10 and KeepAlive are the client's version and wish.
 	HTTP10    bool
 	KeepAlive bool
-	// Open: the request is still on its way to the endpoint, through the kernel or by somebody else's hands, who reads it from
+	// Open reports that the request is still on its way to the endpoint, through the kernel or by somebody else's hands, who reads it from
 	// the client's connection. So that is not read here: what was discarded would be missing there. It stays open behind a whole response
 	// if the endpoint keeps its connection; else nobody takes the request's rest, and the client is told that its connection ends, as by
-	// Envoy behind each answer that comes before the end of its request.
-	Open bool
+	// Envoy behind each answer that comes before the end of its request. Open is called when the head of an answer is about to be written,
+	// which has to say so; it may wait. A request that has ended has ended for good. nil: it has.
+	Open func() bool
 	// Upgrade: the request asked for another protocol, to which the endpoint may switch.
 	Upgrade bool
 	// Trailers of the response pass.
@@ -102,12 +103,15 @@ type relay struct {
 	deadline time.Time
 	idle     time.Duration
 	upgrade  bool
-	open     bool
-	in       *conns.Source // over upstream
-	answers  *h1.ResponseReader
-	out      *h1.Writer
-	ticket   *shares.Ticket
-	result   RelayResult
+	// keepAlive is the client's wish. isOpen is RelayRequest.Open, and open what it has said.
+	keepAlive bool
+	isOpen    func() bool
+	open      bool
+	in        *conns.Source // over upstream
+	answers   *h1.ResponseReader
+	out       *h1.Writer
+	ticket    *shares.Ticket
+	result    RelayResult
 	// crashed is downstream's.
 	crashed bool
 }
@@ -115,14 +119,16 @@ type relay struct {
 func newRelay(p *Proxy, client, upstream net.Conn, req RelayRequest) *relay {
 	r := &relay{
 		proxy: p, client: client, upstream: upstream,
-		view:     h1.ClientView{Method: req.Method, HTTP10: req.HTTP10, Trailers: req.Trailers, KeepAlive: req.Open || req.KeepAlive && !p.draining.Load() && !p.closed.Load()},
+		view:     h1.ClientView{Method: req.Method, HTTP10: req.HTTP10, Trailers: req.Trailers},
 		deadline: req.Deadline,
 		idle:     cmp.Or(req.Idle, p.config.Limits.StreamIdle),
 		upgrade:  req.Upgrade,
-		open:     req.Open,
-		in:       &conns.Source{Conn: upstream},
-		out:      h1.NewWriter(client, p.config.Crashes, conns.Abort),
-		ticket:   ticketOf(req.Ticket),
+
+		keepAlive: req.KeepAlive,
+		isOpen:    req.Open,
+		in:        &conns.Source{Conn: upstream},
+		out:       h1.NewWriter(client, p.config.Crashes, conns.Abort),
+		ticket:    ticketOf(req.Ticket),
 	}
 	r.answers = h1.NewResponseReader(conns.Paced{Reader: r.in, Ticket: r.ticket}, p.config.Limits.heads())
 	r.out.Begin()
@@ -156,7 +162,7 @@ func (r *relay) run(ctx context.Context) error {
 		return r.switchProtocols(resp)
 	}
 	stays := resp.KeepAlive && !resp.HTTP10
-	r.view.KeepAlive = r.view.KeepAlive && (stays || !r.open)
+	r.decide(stays)
 	f, err := r.out.Relay(resp, &r.view, r.progress, func() {})
 	if err != nil {
 		return r.breakOff(ctx, f, err)
@@ -167,6 +173,23 @@ func (r *relay) run(ctx context.Context) error {
 		return nil
 	}
 	return r.clearDeadlines()
+}
+
+// decide says, before an answer's head is written, whether the client's connection goes on behind the answer. stays: the endpoint takes what is left
+// of the request. Whether there is any is found out only where it matters, for that may take a while; the body of an answer to HTTP/1.0 may yet end
+// with the connection.
+func (r *relay) decide(stays bool) {
+	wanted := r.keepAlive && !r.proxy.draining.Load() && !r.proxy.closed.Load()
+	r.view.KeepAlive = wanted
+	if stays && wanted && !r.view.HTTP10 || r.isOpen == nil {
+		return
+	}
+	r.ticket.Yield()
+	r.open = r.isOpen()
+	r.ticket.Work()
+	if r.open {
+		r.view.KeepAlive = stays
+	}
 }
 
 // part leaves the client's connection behind a whole answer.
@@ -241,14 +264,14 @@ func (r *relay) refuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !isLate(context.Cause(ctx)) {
 		return ctx.Err()
 	}
-	// The rest of a request that fails is nobody's, and must not be read for the next one.
-	r.view.KeepAlive = r.view.KeepAlive && !r.open
 	if _, ok := errors.AsType[*h1.ClientError](err); ok {
 		r.result.Flag = FlagDownstreamTermination
 		conns.Abort(r.client)
 		return err
 	}
 	reply := r.classify(ctx, err)
+	// The rest of a request that fails is nobody's, and must not be read for the next one.
+	r.decide(false)
 	r.result.Status, r.result.Flag = reply.Status(), reply.Flag()
 	if werr := reply.answer().Write(r.out, r.view); werr != nil {
 		_ = r.client.Close()

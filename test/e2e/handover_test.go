@@ -46,7 +46,7 @@ func TestRestOfARefusedBodyIsNoRequest(t *testing.T) {
 			violation.Errorf(t, "%d requests got an answer to what nobody asked", got.Wrong)
 		}
 		if got.Reset > 0 {
-			t.Errorf("%d requests got no answer", got.Reset)
+			t.Errorf("%d requests got no answer: %q", got.Reset, got.Resets)
 		}
 	})
 }

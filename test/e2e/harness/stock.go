@@ -72,6 +72,8 @@ func (s *StockServer) Unsent(t testing.TB) (executed int, unsent map[string]int)
 // StockCounts is what a stock client has counted: see python/post_then_get.py.
 type StockCounts struct {
 	Pairs, Refused, Lost, Right, Wrong, Reset, Kept int
+	// Resets say how the first requests without an answer ended.
+	Resets []string
 }
 
 // StockClient starts a session that posts and then gets, so many times, with bodies that are made of requests.

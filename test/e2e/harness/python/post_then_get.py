@@ -5,7 +5,7 @@ usage: post_then_get.py HOST PORT PAIRS FILES
 A body is made of requests for /private, each of 64 bytes: wherever a part of the body begins that is read as a head, it is one of
 them. A GET asks for /N, of which the content is N, for the numbers below FILES in turn. Prints counts as JSON:
 pairs; refused: POST answered with 501; lost: POST that ended otherwise; right: GET with its own content; wrong: GET with another
-answer; reset: GET without an answer; kept: GET on the connection of its POST.
+answer; reset: GET without an answer; kept: GET on the connection of its POST. And resets: how the first GETs without an answer ended.
 """
 import collections
 import http.client
@@ -18,6 +18,7 @@ HIDDEN = b"GET /private HTTP/1.1\r\nHost: e2e.test\r\nX: "
 HIDDEN += b"x" * (60 - len(HIDDEN)) + b"\r\n\r\n"
 SIZES = [1 << 10, 32 << 10, 100 << 10, 300 << 10, 1 << 20]
 counts = collections.Counter()
+resets = []
 
 
 def connect():
@@ -56,16 +57,18 @@ for i in range(pairs):
         counts["lost"] += 1
         connection.close()
         connection = connect()
-    if dropped(connection):
-        connection.close()
-    else:
+    keeps = not dropped(connection)
+    if keeps:
         counts["kept"] += 1
+    else:
+        connection.close()
     name = str(i % files)
     try:
         answer = get(connection, name)
         counts["right" if answer == (200, name) else "wrong"] += 1
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException) as e:
         counts["reset"] += 1
+        resets.append("pair %d, %d bytes, kept %s: %r" % (i, SIZES[i % len(SIZES)], keeps, e))
         connection.close()
         connection = connect()
-print(json.dumps(counts))
+print(json.dumps({**counts, "resets": resets[:5]}))
