@@ -81,6 +81,8 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 	for {
 		if claim != nil {
 			x.endpoint, claim = claim.take(), nil
+		} else if len(tried) > 0 && x.clusterHasGone() {
+			return nil, failure
 		} else if e, ok := x.pickAny(skip); ok {
 			x.endpoint = e
 		} else {

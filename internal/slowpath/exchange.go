@@ -231,6 +231,13 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 	x.mirror()
 }
 
+// goBy has the request go by another configuration from here on, but for its route.
+func (x *exchange) goBy(active Configuration) { x.active, x.Clusters = active, active.Cluster }
+
+// clusterHasGone reports that the configuration in force does not have the request's cluster any more. An attempt takes its time: one that follows must not
+// reach an endpoint that has been removed since the request came.
+func (x *exchange) clusterHasGone() bool { return x.proxy.config.Active().Cluster(x.cluster) == nil }
+
 // beginBody tells the client to send its body, as Envoy does, without asking
 // the endpoint; and arms the route's timeout. A CONNECT has none: it counts from
 // the end of the request, which is that of the tunnel.

@@ -52,7 +52,8 @@ func (x *exchange) injectFault(ctx context.Context) (done, keep bool, err error)
 	return true, keep, err
 }
 
-// hold waits, and reports whether there still is somebody to answer then. The bytes of a client that has a body to send are not read before they are
+// hold waits, and reports whether there still is somebody to answer then. As in Envoy the request keeps its route, and has its cluster from the configuration
+// that is in force by then: an endpoint that has been removed meanwhile is not to get it. The bytes of a client that has a body to send are not read before they are
 // wanted.
 func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	x.ticket.Yield()
@@ -71,6 +72,7 @@ func (x *exchange) hold(ctx context.Context, d time.Duration) bool {
 	}
 	x.watchdog.Stop()
 	x.watchdog = nil
+	x.goBy(x.proxy.config.Active())
 	return true
 }
 

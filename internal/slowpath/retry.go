@@ -35,8 +35,8 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 	}
 	defer x.retries.Leave()
 	for {
-		if x.attempt == nil && !x.pick(claim) {
-			return nil, ReplyNoHealthyUpstream
+		if x.attempt == nil && (x.Attempts > 0 && x.clusterHasGone() || !x.pick(claim)) {
+			return nil, ReplyNoHealthyUpstream // as in Envoy
 		}
 		if x.circles() {
 			return nil, ReplyOverflow
