@@ -3,9 +3,11 @@
 package slowpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -342,7 +344,9 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	if proxy != nil {
 		s.Claim.unused()
-		r, err = p.serveTCP(ctx, conn, s, d.active, proxy, first)
+		cluster := d.active.Cluster(proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name)
+		d.active = nil // the connection may last much longer than the configuration is in force
+		r, err = p.serveTCP(ctx, conn, s, proxy, cluster, first)
 		p.counters.received.Add(r.Consumed)
 		p.counters.sent.Add(r.Answered)
 		return r, err

@@ -3,7 +3,6 @@
 package slowpath
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -20,16 +19,15 @@ import (
 var errNoEndpoint = errors.New("no endpoint could be connected to")
 
 // serveTCP connects a client to an endpoint, and moves bytes both ways until both directions have ended, or one has failed. It
-// closes the client's connection: in the manner of the endpoint's, or, where none can be had, or its workload has as many as it may, as Envoy does.
-func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, from Configuration, proxy *model.TCPProxy, first []byte) (Result, error) {
+// closes the client's connection: in the manner of the endpoint's, or, where none can be had, as of no cluster at all (nil), or its workload has as many as it may, as Envoy does.
+func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy *model.TCPProxy, cluster *model.Cluster, first []byte) (Result, error) {
 	entry, ok := p.quotas.enter(&s)
 	if !ok {
 		_ = client.Close()
 		return Result{}, errOverQuota
 	}
 	defer entry.giveBack()
-	cluster := proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name
-	upstream, endpoint, err := p.connectTCP(ctx, proxy, from.Cluster(cluster), s)
+	upstream, endpoint, err := p.connectTCP(ctx, proxy, cluster, s)
 	if err != nil {
 		_ = client.Close()
 		return Result{}, err
@@ -38,7 +36,7 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, from C
 	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
 	down := ticketOf(s.Ticket)
 	up := down.Another()
-	meter := p.config.Ledger.Meter(usage.Destination{Workload: s.workload(), Cluster: cluster})
+	meter := p.config.Ledger.Meter(usage.Destination{Workload: s.workload(), Cluster: cluster.Name})
 	down.Measure(meter)
 	up.Measure(meter)
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
