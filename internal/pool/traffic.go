@@ -16,12 +16,15 @@ func (sub *subpool) carries() usage.Destination {
 	return usage.Destination{Workload: sub.from.ID, Cluster: sub.Cluster}
 }
 
-// Carries is whose requests a slot's i-sock carries, and where to; the host's to no cluster where there is no i-sock.
+// Carries is whose requests a slot's i-sock carries, or has carried, and where to; the host's to no cluster where the slot is free.
 func (p *Pool) Carries(slot uint32) usage.Destination {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.isocks[slot]; s != nil {
 		return s.sub.carries()
+	}
+	if sub := p.zombies[slot]; sub != nil {
+		return sub.carries()
 	}
 	return usage.Destination{}
 }

@@ -22,6 +22,7 @@ func leaseOfWeb(t *testing.T) (r *rig, s *server, slot uint32) {
 	e.Cluster = toWeb.Cluster
 	r.set(e)
 	r.awaitIdle(ours, 1)
+	s.await(1) // which may be accepted later
 	return r, s, r.lease(request{cookie: 7})
 }
 
@@ -60,6 +61,22 @@ func TestTrafficOutlivesItsISock(t *testing.T) {
 	check("while the i-sock is open")
 	freeSlot(t, r, s, check)
 	check("when the slot is free")
+}
+
+// Who works for a lease may ask whose it is when its i-sock has just failed.
+func TestASlotIsItsWorkloadsUntilItIsFree(t *testing.T) {
+	t.Parallel()
+	r, s, slot := leaseOfWeb(t)
+	check := func(when string, want usage.Destination) {
+		t.Helper()
+		if got := r.p.Carries(slot); got != want {
+			t.Errorf("%s: the slot is that of %+v, want %+v", when, got, want)
+		}
+	}
+	check("while the i-sock is open", toWeb)
+	r.shared.ResponseDone(r.shared.Current(slot))
+	freeSlot(t, r, s, func(when string) { check(when, toWeb) })
+	check("when the slot is free", usage.Destination{})
 }
 
 // The slots of a cluster that has gone still have what they have carried while their last requests run: it goes with what they carried before, and not earlier.
