@@ -29,7 +29,7 @@ func TestARequestThatWaitsReachesNoClusterThatWasRemovedMeanwhile(t *testing.T) 
 	}
 	tests := []struct {
 		name string
-		// first is an endpoint before the one that must not be reached; nil: there is none.
+		// first is an endpoint before the one that must not be reached; nil: no other.
 		first  func(t *testing.T) netip.AddrPort
 		option frontOption
 	}{

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/tunnel"
 	"github.com/xlb-project/xlb/internal/usage"
@@ -36,16 +38,36 @@ func (p *Proxy) serveTCP(ctx context.Context, client net.Conn, s Session, proxy 
 	defer context.AfterFunc(ctx, func() { conns.Abort(upstream) })()
 	down := ticketOf(s.Ticket)
 	up := down.Another()
-	meter := p.config.Ledger.Meter(usage.Destination{Workload: s.workload(), Cluster: cluster.Name})
-	down.Measure(meter)
-	up.Measure(meter)
+	count := p.countingFor(usage.Destination{Workload: s.workload(), Cluster: cluster.Name}, down, up)
 	consumed, answered, err := tunnel.Run(&tunnel.Config{
 		Client: client, Endpoint: upstream, First: first, Idle: proxy.IdleTimeout, Down: down, Up: up, Crashes: p.config.Crashes,
 		Moved: func(consumed, answered uint64) {
-			meter.Add(usage.Traffic{RequestBytes: consumed, ResponseBytes: answered})
+			count(usage.Traffic{RequestBytes: consumed, ResponseBytes: answered})
 		},
 	})
 	return Result{Consumed: consumed, Answered: answered}, err
+}
+
+// countingFor has the ledger count the time of tickets, and what the function is called with, by any goroutine. A connection may last longer than the ledger
+// knows its cluster, and the cluster be there again.
+func (p *Proxy) countingFor(to usage.Destination, tickets ...*shares.Ticket) func(usage.Traffic) {
+	var meter atomic.Pointer[usage.Meter]
+	measure := func() *usage.Meter {
+		m := p.config.Ledger.Meter(to)
+		meter.Store(m)
+		for _, t := range tickets {
+			t.Measure(m)
+		}
+		return m
+	}
+	measure()
+	return func(t usage.Traffic) {
+		m := meter.Load()
+		if !m.Counts() {
+			m = measure()
+		}
+		m.Add(t)
+	}
 }
 
 // connectTCP tries as many endpoints as the listener says, each once.

@@ -148,3 +148,21 @@ func dialAsHost(c *Config, _ *model.Route) {
 		return conns.Dial(ctx, workload.Host, to)
 	}
 }
+
+// What a connection without HTTP moves counts although the ledger has forgotten its cluster in between.
+func TestALongConnectionCountsWhenItsClusterIsThereAgain(t *testing.T) {
+	ledger := usage.NewLedger(9)
+	f := newFront(t, list(rawEndpoint(t, func(c net.Conn, r *bufio.Reader) { _, _ = io.Copy(c, r) })), withoutHTTP, func(c *Config, _ *model.Route) { c.Ledger = ledger })
+	conn := f.dial()
+	to := usage.Destination{Cluster: "c"}
+	for range 2 {
+		if _, err := io.WriteString(conn, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "five bytes each way count", func() bool {
+			got := ledger.With(nil).Sum()[to]
+			return got.RequestBytes == 5 && got.ResponseBytes == 5 && got.SlowWork > 0
+		})
+		ledger.Sweep(func(usage.Destination) bool { return false })
+	}
+}
