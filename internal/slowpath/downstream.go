@@ -131,8 +131,11 @@ func (d *downstream) countBytes() {
 	d.carried, d.serves.Cluster = now, ""
 }
 
-// count has the ledger count what was carried for the request that was read last.
+// count has the ledger count what was carried for the request that was read last. Where nothing was, the ticket may still run for the request before.
 func (d *downstream) count(t usage.Traffic) {
+	if t == (usage.Traffic{}) {
+		return
+	}
 	d.measure()
 	d.meter.Add(t)
 }

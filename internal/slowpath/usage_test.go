@@ -166,3 +166,25 @@ func TestALongConnectionCountsWhenItsClusterIsThereAgain(t *testing.T) {
 		ledger.Sweep(func(usage.Destination) bool { return false })
 	}
 }
+
+// The time behind a response counts for the request's cluster, too, though no request follows: a connection is given back to the fast path then.
+func TestTheEndOfARequestsWorkCountsForItsCluster(t *testing.T) {
+	ledger := usage.NewLedger(9)
+	endpoint := rawEndpoint(t, func(c net.Conn, r *bufio.Reader) {
+		for readHeadOf(r) != "" {
+			_, _ = io.WriteString(c, ok2)
+		}
+	})
+	f := newFront(t, list(endpoint), func(c *Config, _ *model.Route) { c.Ledger = ledger })
+	conn := f.dial()
+	_, _ = io.WriteString(conn, get)
+	eventually(t, "the request has been served", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.results) > 0 && f.results[0].Quiet
+	})
+	sum := ledger.With(nil).Sum()
+	if of, none := sum[usage.Destination{Cluster: "c"}].SlowWork, sum[usage.Destination{}].SlowWork; of == 0 || none != 0 {
+		t.Errorf("%s of work count for the cluster, and %s for none", of, none)
+	}
+}
