@@ -3,6 +3,7 @@
  * message there, or declines: the bytes then reach the anchor whole, and the slow path. Drops only where the socket is of no
  * further use: SK_DROP may stick to it for good.
  */
+#include "lib/account.h"
 #include "lib/balance.h"
 #include "lib/breaker.h"
 #include "lib/config.h"
@@ -971,12 +972,19 @@ static __always_inline int request_serve(struct sk_msg_md *msg, struct bpf_sock 
 	return request_idle(msg, ps);
 }
 
-/* The slot whose last lease is the connection's: another's is not to be charged with its time. */
-static __always_inline struct slot *request_slot(const struct psock *ps)
+/* Counts the run for the cluster of the lease that it is of, else for the client alone. */
+static __always_inline void request_charge(const struct psock *ps, __u64 ran)
 {
 	struct slot *s = slot_at(ps->slot);
+	struct account *a;
 
-	return s && s->cookie == ps->cookie ? s : 0;
+	if (s && s->cookie == ps->cookie && lease_holds(s, ps->lease)) {
+		sample_count(&s->traffic.program_ns, ran);
+		return;
+	}
+	a = account_at(ps->account);
+	if (a)
+		sample_count(&a->program_ns, ran);
 }
 
 SEC("sk_msg")
@@ -997,7 +1005,9 @@ int xlb_request(struct sk_msg_md *msg)
 		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
 	began = sample_begin();
 	verdict = request_serve(msg, sk, ps);
-	sample_end(began, request_slot(ps));
+	began = sample_end(began);
+	if (began)
+		request_charge(ps, began);
 	return verdict;
 }
 

@@ -428,7 +428,7 @@ int xlb_response(struct sk_msg_md *msg)
 	}
 	began = sample_begin();
 	verdict = response_serve(msg, sk, ss, s, index);
-	sample_end(began, s);
+	sample_count(&s->traffic.program_ns, sample_end(began));
 	return verdict;
 }
 
@@ -668,7 +668,7 @@ int xlb_verdict(struct __sk_buff *skb)
 	}
 	began = sample_begin();
 	verdict = verdict_serve(skb, s, index);
-	sample_end(began, s);
+	sample_count(&s->traffic.program_ns, sample_end(began));
 	return verdict;
 }
 

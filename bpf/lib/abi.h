@@ -224,6 +224,8 @@ struct account {
 	__u32 reserved;
 	/* Connections that were not intercepted because there were as many as may be. Writers: connect programs. */
 	__u64 refused;
+	/* Nanoseconds that the request's program has run for sends that are no part of a lease's request: see lib/sample.h. Writer: the request's program. */
+	__u64 program_ns;
 };
 
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How long programs run for the requests of each slot, estimated. What the kernel does behind a program, such as to move the bytes, is no part of it: that is
+/* How long programs run for the requests of each slot, and for what is no request of a slot of each account, estimated. What the kernel does behind a program, such as to move the bytes, is no part of it: that is
  * charged to the task that sends.
  */
 #ifndef XLB_SAMPLE_H
@@ -16,17 +16,21 @@ static __always_inline __u64 sample_begin(void)
 /* No program runs for longer, but it may be interrupted: one such run would count as 64. */
 #define SAMPLE_MOST_NS (1 << 17)
 
-/* Counts the run for a slot, or for none. */
-static __always_inline void sample_end(__u64 began, struct slot *s)
+/* What the run counts for, 0 where its time is not taken. */
+static __always_inline __u64 sample_end(__u64 began)
 {
 	__u64 ran;
 
-	if (!began || !s)
-		return;
+	if (!began)
+		return 0;
 	ran = bpf_ktime_get_ns() - began;
-	if (ran > SAMPLE_MOST_NS)
-		ran = SAMPLE_MOST_NS;
-	__sync_fetch_and_add(&s->traffic.program_ns, ran * PROGRAM_SAMPLE);
+	return (ran < SAMPLE_MOST_NS ? ran : SAMPLE_MOST_NS) * PROGRAM_SAMPLE;
+}
+
+static __always_inline void sample_count(__u64 *counter, __u64 ran)
+{
+	if (ran)
+		__sync_fetch_and_add(counter, ran);
 }
 
 #endif

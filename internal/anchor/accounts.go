@@ -5,6 +5,7 @@ package anchor
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/quota"
@@ -113,6 +114,20 @@ func (s *Set) ConnectionUsage() quota.Usage[workload.ID] {
 		}
 	}
 	return u
+}
+
+// ProgramTime is how long programs have run for sends of each account's clients that are no part of a request on the fast path, estimated from one run in 64.
+func (s *Set) ProgramTime() map[workload.ID]time.Duration {
+	a := &s.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ran := make(map[workload.ID]time.Duration, len(a.workloads))
+	for number := range a.workloads {
+		if is, ok, err := a.cfg.Sockets.Accounts.Lookup(uint32(number)); err == nil && ok && is.ProgramNs > 0 {
+			ran[number] = time.Duration(is.ProgramNs)
+		}
+	}
+	return ran
 }
 
 // HasAccount reports whether connections count in an account, or may: that of workloads, or of sockets that are open behind them.

@@ -18,6 +18,7 @@ type abiAccount struct {
 	Connections uint32
 	Reserved    uint32
 	Refused     uint64
+	ProgramNs   uint64
 }
 
 type abiAnchorPorts struct {

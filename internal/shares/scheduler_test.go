@@ -405,7 +405,7 @@ func TestAMeterTakesTheTimeThatATicketRuns(t *testing.T) {
 		ticket.Yield()
 		require("another meter amid a run takes all of it", time.Microsecond, 2*time.Second)
 
-		// While others wait the ticket stops without its goroutine: what that works afterwards counts for its next run.
+		// While others wait the ticket stops without its goroutine: what that works until it queues again counts nowhere.
 		ticket.Work()
 		done := make(chan struct{})
 		go func() {

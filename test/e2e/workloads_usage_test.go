@@ -109,9 +109,13 @@ func TestProcessorTimeCountsForEachPodAndCluster(t *testing.T) {
 
 		// The programs' time is that of one run in 64, by chance: that it is taken of no run in 4,000 has a probability of 10^-27.
 		const requests = 2000
-		for _, service := range []netip.AddrPort{podService, other} {
-			requireClean(t, runLoad(t, busy.Place, programs.LoadSpec{Address: service.String(), Connections: 2, Requests: requests / 2, Asks: []programs.Ask{{Path: "/from"}}}))
+		load := func(service netip.AddrPort, headers ...string) {
+			t.Helper()
+			asks := []programs.Ask{{Path: "/from", Headers: headers}}
+			requireClean(t, runLoad(t, busy.Place, programs.LoadSpec{Address: service.String(), Connections: 2, Requests: requests / 2, Asks: asks}))
 		}
+		load(podService)
+		load(other)
 		var all float64
 		for _, row := range workloadRows(t, balancer) {
 			all += row.SlowWorkSeconds
@@ -135,6 +139,21 @@ func TestProcessorTimeCountsForEachPodAndCluster(t *testing.T) {
 			if !mode.Fast && work == 0 {
 				t.Errorf("no time of turns counts for cluster %s", cluster.Name)
 			}
+		}
+		if !mode.Fast {
+			return
+		}
+		// Programs look at what they decline, and that is no cluster's.
+		ran := func(cluster string) float64 {
+			return balancer.Metric(t, "xlb_workload_programs_seconds_total", fmt.Sprintf("cluster=%q", cluster))
+		}
+		none, before := ran(""), ran(config.Clusters[0].Name)
+		load(podService, "Connection: x-hop")
+		if ran("") <= none {
+			t.Errorf("programs have run %v s for requests that they declined, and %v s before them", ran(""), none)
+		}
+		if now := ran(config.Clusters[0].Name); now != before {
+			t.Errorf("requests that programs have declined count for cluster %s: %v s, %v s before them", config.Clusters[0].Name, now, before)
 		}
 	})
 }
