@@ -321,6 +321,11 @@ bench-pods: build ## Network namespaces that come and go, and what memory each t
 	@scripts/install-deps bench
 	go run ./bench pods $(BENCH_ARGS)
 
+.PHONY: bench-neighbours
+bench-neighbours: build ## The latencies of a pod beside another that takes all it can: BENCH_ARGS='--rounds 3 --duration 1s --beside idle,flood --check'.
+	@scripts/install-deps bench
+	go run ./bench neighbours $(BENCH_ARGS)
+
 .PHONY: bench-fortio
 bench-fortio: build
 	@scripts/install-deps bench

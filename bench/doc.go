@@ -27,5 +27,6 @@
 //
 // The commands that clients and endpoints are made of have packages of their own:
 // load, queue, websocket, chain, control and accept; wrk reads what wrk prints.
-// Package heels measures HEELS, with a network and loads of its own.
+// Package heels measures HEELS, with a network and loads of its own; packages pods
+// and neighbours measure one XLB that serves the pods of a host.
 package main

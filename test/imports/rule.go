@@ -84,26 +84,27 @@ var layers = map[string][]string{
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.
 var benchLayers = map[string][]string{
-	"lab":       nil,
-	"tools":     nil,
-	"plot":      nil,
-	"accept":    nil,
-	"load":      nil,
-	"control":   {"load"},
-	"wrk":       {"load"},
-	"chain":     {"accept"},
-	"queue":     {"accept", "load"},
-	"websocket": {"accept", "load"},
-	"cases":     {"lab", "websocket"},
-	"machine":   {"tools"},
-	"peers":     {"cases", "chain", "lab", "tools"},
-	"clients":   {"cases", "lab", "load", "tools", "wrk"},
-	"figures":   {"cases", "lab", "load", "peers", "queue"},
-	"bed":       {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
-	"report":    {"cases", "figures", "lab", "machine", "peers", "plot"},
-	"quote":     nil,
-	"heels":     {"lab", "load", "wrk"}, // a system of its own
-	"pods":      {"lab", "load"},        // XLB alone
+	"lab":        nil,
+	"tools":      nil,
+	"plot":       nil,
+	"accept":     nil,
+	"load":       nil,
+	"control":    {"load"},
+	"wrk":        {"load"},
+	"chain":      {"accept"},
+	"queue":      {"accept", "load"},
+	"websocket":  {"accept", "load"},
+	"cases":      {"lab", "websocket"},
+	"machine":    {"tools"},
+	"peers":      {"cases", "chain", "lab", "tools"},
+	"clients":    {"cases", "lab", "load", "tools", "wrk"},
+	"figures":    {"cases", "lab", "load", "peers", "queue"},
+	"bed":        {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
+	"report":     {"cases", "figures", "lab", "machine", "peers", "plot"},
+	"quote":      nil,
+	"heels":      {"lab", "load", "wrk"}, // a system of its own
+	"pods":       {"lab", "load"},        // XLB alone
+	"neighbours": {"lab", "load"},
 }
 
 // configLayers is the same for the folders of internal/config/. The package above them puts them together.
