@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -36,11 +37,14 @@ func newNeighboursCommand() *cobra.Command {
 			}
 			o.Describe = func(sysctl func(string) (string, error)) fmt.Stringer { return machine.Describe(sysctl, t) }
 			report, err := neighbours.Run(cmd.Context(), o, cmd.ErrOrStderr())
+			if len(report.Trials) > 0 {
+				// An interrupted run has figures, too.
+				if saveErr := report.Save(out); saveErr != nil {
+					err = errors.Join(err, fmt.Errorf("save results: %w", saveErr))
+				}
+			}
 			if err != nil {
 				return err
-			}
-			if err := report.Save(out); err != nil {
-				return fmt.Errorf("save results: %w", err)
 			}
 			if err := report.Write(cmd.OutOrStdout()); err != nil {
 				return err
@@ -62,6 +66,7 @@ func newNeighboursCommand() *cobra.Command {
 	flags.BoolVar(&o.Direct, "direct", true, "each kind a second time, too, while the hostile pod connects past XLB")
 	flags.IntVar(&o.Connections, "connections", 50000, "connections that the hostile pod tries to open; it stops at its limit of descriptors")
 	flags.IntVar(&o.Limit, "limit", 50, "processor time of the hostile pod and its server in hundredths of a processor, where the machine has cgroups' cpu controller; 0: no limit")
+	flags.IntVar(&o.Processors, "processors", 1, "how many processors the hostile pod and its server may run on, the last ones; 0: all")
 	flags.StringVar(&t.XLB, "xlb", "bin/xlb", "path of the xlb binary")
 	flags.StringVar(&out, "out", "bench/results/tmp/neighbours", "directory for results.json and results.md")
 	flags.BoolVar(&check, "check", false, "exit with code 1 when a p99 is more than 1.2 times that of the pod alone, or a request of it failed")

@@ -26,11 +26,7 @@ type CPUTime struct {
 
 // ReadCPU reads what each role of the lab, and the machine, has used so far.
 func ReadCPU(l *Lab) (t CPUTime, err error) {
-	stat, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return t, err
-	}
-	if t.Machine, err = busyTime(string(stat)); err != nil {
+	if t.Machine, err = MachineCPU(); err != nil {
 		return t, err
 	}
 	for role, into := range map[Role]*time.Duration{
@@ -41,6 +37,15 @@ func ReadCPU(l *Lab) (t CPUTime, err error) {
 		}
 	}
 	return t, nil
+}
+
+// MachineCPU is all busy time of the machine so far.
+func MachineCPU() (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return busyTime(string(stat))
 }
 
 // busyTime adds the busy columns of the "cpu" line of /proc/stat (proc(5)):

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -23,6 +24,20 @@ type limit struct {
 	dir string
 	// How says which one it is; empty: nothing has it, and the pod takes what the machine gives.
 	how string
+	// processors are how many a process may use, the machine's last; 0: all.
+	processors int
+}
+
+// within returns a command that has the limit from its first instruction on.
+func (l limit) within(command []string) []string {
+	if l.processors > 0 && l.processors < runtime.NumCPU() {
+		last := runtime.NumCPU() - 1
+		command = append([]string{"/usr/bin/taskset", "-c", fmt.Sprintf("%d-%d", last-l.processors+1, last)}, command...)
+	}
+	if l.dir != "" {
+		command = append([]string{"/bin/sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, l.dir}, command...)
+	}
+	return command
 }
 
 // newLimit limits the pod above a container's cgroup of v2, to so many hundredths of a processor; 0: to nothing.

@@ -56,7 +56,7 @@ type node struct {
 }
 
 // newNode builds one, after removing what a killed run may have left.
-func newNode(hundredths int) (n *node, err error) {
+func newNode(hundredths, processors int) (n *node, err error) {
 	lock, err := lab.Lock()
 	if err != nil {
 		return nil, err
@@ -65,13 +65,13 @@ func newNode(hundredths int) (n *node, err error) {
 	for p := range n.namespaces {
 		n.namespaces[p] = netns.None()
 	}
-	if err := n.build(hundredths); err != nil {
+	if err := n.build(hundredths, processors); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
 }
 
-func (n *node) build(hundredths int) error {
+func (n *node) build(hundredths, processors int) error {
 	mount, err := lab.MountedCgroups()
 	if err != nil {
 		return err
@@ -89,6 +89,7 @@ func (n *node) build(hundredths int) error {
 		}
 	}
 	n.limit, err = newLimit(mount, n.cgroup(hostile), hundredths)
+	n.limit.processors = processors
 	return err
 }
 
@@ -170,12 +171,11 @@ func (n *node) startSelf(p site, args ...string) (*lab.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := siteNames[p] + " " + args[0]
-	if n.limit.dir != "" && (p == hostile || p == origin) {
-		// A limit of version 1 is joined before the program begins.
-		return n.start(p, name, "/bin/sh", append([]string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, n.limit.dir, self}, args...)...)
+	command := append([]string{self}, args...)
+	if p == hostile || p == origin {
+		command = n.limit.within(command)
 	}
-	return n.start(p, name, self, args...)
+	return n.start(p, siteNames[p]+" "+args[0], command[0], command[1:]...)
 }
 
 // get asks the daemon's admin API on the host.

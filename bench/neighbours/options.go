@@ -60,6 +60,8 @@ type Options struct {
 	Connections int `json:"connections"`
 	// Limit is the hostile pod's processor time, its server's included, in hundredths of a processor; 0: it has none.
 	Limit int `json:"limit"`
+	// Processors are how many the hostile pod and its server may run on, the machine's last; 0: all.
+	Processors int `json:"processors"`
 	// XLB is the path of the binary.
 	XLB string `json:"-"`
 	// Describe returns what the report says of the machine; it reads sysctls, named as "net/ipv4/tcp_rmem". nil: nothing.
@@ -68,9 +70,9 @@ type Options struct {
 
 // Validate returns what is wrong with the options.
 func (o Options) Validate() error {
-	if o.Rounds < 1 || o.Duration <= 0 || o.Warmup < 0 || o.Rate <= 0 || o.Clients < 1 || o.Connections < 1 || o.Limit < 0 {
-		return fmt.Errorf("%d rounds of %s behind %s, %g requests a second over %d connections, %d hostile ones, %d hundredths of a processor: none may be negative, and only the warm-up and the limit may be 0",
-			o.Rounds, o.Duration, o.Warmup, o.Rate, o.Clients, o.Connections, o.Limit)
+	if o.Rounds < 1 || o.Duration <= 0 || o.Warmup < 0 || o.Rate <= 0 || o.Clients < 1 || o.Connections < 1 || o.Limit < 0 || o.Processors < 0 {
+		return fmt.Errorf("%d rounds of %s behind %s, %g requests a second over %d connections, %d hostile ones, %d hundredths of a processor on %d: none may be negative, and only the warm-up, the limit and the processors may be 0",
+			o.Rounds, o.Duration, o.Warmup, o.Rate, o.Clients, o.Connections, o.Limit, o.Processors)
 	}
 	for _, one := range []struct {
 		what         string

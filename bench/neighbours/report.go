@@ -118,8 +118,8 @@ func (r Report) Write(w io.Writer) error {
 
 func (r *Report) writePath(b *strings.Builder, path string) {
 	fmt.Fprintf(b, "\n## Path: %s\n\n", pathNames[path])
-	b.WriteString("| beside | p50 us | p99 us | p50 x alone | p99 x alone | p99 x direct | failed | % of a processor: XLB | hostile | TCP MB | its connections | refused | answers | crashes |\n" +
-		strings.Repeat("| --- ", 14) + "|\n")
+	b.WriteString("| beside | p50 us | p99 us | p99 of all | p50 x alone | p99 x alone | p99 x direct | failed | % of a processor: XLB | hostile | others | TCP MB | its connections | refused | answers | crashes |\n" +
+		strings.Repeat("| --- ", 16) + "|\n")
 	for _, trial := range r.Options.cycle() {
 		r.writeRow(b, series{path, trial.Kind, trial.Direct})
 	}
@@ -137,9 +137,10 @@ func (r *Report) writeRow(b *strings.Builder, s series) {
 		direct = r.ratio(s, past, p99).String()
 	}
 	abuse := trials[len(trials)-1].Abuse
-	fmt.Fprintf(b, "| %s | %.0f | %.0f | %s | %s | %s | %d | %.0f | %.0f | %.0f | %d | %d | %d | %d |\n", name, r.figure(s, p50).median, r.figure(s, p99).median,
-		r.ratio(s, alone, p50), r.ratio(s, alone, p99), direct, r.errors(s),
+	fmt.Fprintf(b, "| %s | %.0f | %.0f | %.0f | %s | %s | %s | %d | %.0f | %.0f | %.0f | %.0f | %d | %d | %d | %d |\n", name, r.figure(s, p50).median, r.figure(s, p99).median,
+		r.figure(s, func(t *Trial) float64 { return float64(t.All99) }).median, r.ratio(s, alone, p50), r.ratio(s, alone, p99), direct, r.errors(s),
 		100*r.figure(s, func(t *Trial) float64 { return t.Balancer }).median, 100*r.figure(s, func(t *Trial) float64 { return t.Hostile }).median,
+		100*r.figure(s, func(t *Trial) float64 { return t.Others }).median,
 		r.figure(s, func(t *Trial) float64 { return float64(t.TCPMemory) / 1e6 }).median, abuse.Open, abuse.Refused, abuse.Answers, abuse.Crashes)
 }
 

@@ -75,8 +75,8 @@ func TestReportComparesWithinEachRound(t *testing.T) {
 	}
 	for file, wanted := range map[string][]string{
 		"results.md": {
-			"| flood | 100 | 400 | 2.00 [2.00..2.00] | 2.00 [1.00..3.00] | 4.00 [2.00..6.00] | 0 | 0 | 0 | 0 | 64 | 0 | 1234 | 0 |",
-			"| flood, direct | 50 | 100 | 1.00 [1.00..1.00] | 0.50 [0.50..0.50] | - |",
+			"| flood | 100 | 400 | 0 | 2.00 [2.00..2.00] | 2.00 [1.00..3.00] | 4.00 [2.00..6.00] | 0 | 0 | 0 | 0 | 0 | 64 | 0 | 1234 | 0 |",
+			"| flood, direct | 50 | 100 | 0 | 1.00 [1.00..1.00] | 0.50 [0.50..0.50] | - |",
 			"50 % of a processor (cgroup v2)",
 		},
 		"results.json": {`"p99_us": 400`},

@@ -17,6 +17,9 @@ import (
 	loadgen "github.com/xlb-project/xlb/bench/load"
 )
 
+// slice is how long the watched client is measured at a time.
+const slice = 500 * time.Millisecond
+
 // Trial is one measurement of the watched client.
 type Trial struct {
 	Path string `json:"path"`
@@ -29,12 +32,16 @@ type Trial struct {
 	Requests int64  `json:"requests"`
 	Errors   int64  `json:"errors"`
 	First    string `json:"first_error,omitempty"`
-	// P50 and P99 are microseconds from when a request was due until its answer.
-	P50 int64 `json:"p50_us"`
-	P99 int64 `json:"p99_us"`
+	// P50 and P99 are of the microseconds from when a request was due until its answer: medians of those of each slice. All99 is the p99 of all requests, which
+	// a moment has in which the machine stood still.
+	P50   int64 `json:"p50_us"`
+	P99   int64 `json:"p99_us"`
+	All99 int64 `json:"all_p99_us"`
 	// Balancer and Hostile are processor time as a share of one processor: the daemon's, and that of the hostile pod with its server.
 	Balancer float64 `json:"balancer_share"`
 	Hostile  float64 `json:"hostile_share"`
+	// Others is that of all other work on the machine, the kernel's own included: where it is much, latencies are not those of a machine to itself.
+	Others float64 `json:"others_share"`
 	// TCPMemory is what all sockets of the machine have in the end, in bytes.
 	TCPMemory int64 `json:"tcp_memory"`
 	Abuse     Abuse `json:"abuse"`
@@ -45,7 +52,7 @@ func Run(ctx context.Context, o Options, progress io.Writer) (r Report, err erro
 	if err := o.Validate(); err != nil {
 		return r, err
 	}
-	n, err := newNode(o.Limit)
+	n, err := newNode(o.Limit, o.Processors)
 	if err != nil {
 		return r, err
 	}
@@ -95,7 +102,7 @@ func (t Trial) String() string {
 	if t.Failure != "" {
 		return name + ": failed: " + t.Failure
 	}
-	return fmt.Sprintf("%s: p50 %d us, p99 %d us, %d requests, %d errors; hostile: %+v", name, t.P50, t.P99, t.Requests, t.Errors, t.Abuse)
+	return fmt.Sprintf("%s: p50 %d us, p99 %d us (of all %d), %d requests, %d errors; hostile: %+v", name, t.P50, t.P99, t.All99, t.Requests, t.Errors, t.Abuse)
 }
 
 // startServers starts the servers, and in the clients' pods one that makes them workloads before anything connects. They end with the node.
@@ -168,7 +175,7 @@ func (t *Trial) startHostile(ctx context.Context, n *node, o *Options) (*lab.Pro
 		if strings.HasPrefix(p.Output(), ready) {
 			return nil
 		}
-		return errors.Join(errors.New("the hostile pod has not ready"), p.Exited())
+		return errors.Join(errors.New("the hostile pod has not opened its connections"), p.Exited())
 	})
 	if err != nil {
 		return nil, errors.Join(err, p.Kill())
@@ -188,8 +195,7 @@ func (t *Trial) watch(ctx context.Context, n *node, o *Options) error {
 		return err
 	}
 	began := time.Now()
-	report, err := n.ask(ctx, o, o.Duration)
-	if err != nil {
+	if err := t.slices(ctx, n, o); err != nil {
 		return err
 	}
 	seconds := time.Since(began).Seconds()
@@ -197,9 +203,9 @@ func (t *Trial) watch(ctx context.Context, n *node, o *Options) error {
 	if err != nil {
 		return err
 	}
-	t.Requests, t.Errors, t.First = report.Requests, report.Errors, report.FirstError
-	t.P50, t.P99 = report.Latency.Quantile(0.5), report.Latency.Quantile(0.99)
-	t.Balancer, t.Hostile = (after[host]-before[host]).Seconds()/seconds, (after[hostile]-before[hostile]).Seconds()/seconds
+	share := func(of func(usage) time.Duration) float64 { return (of(after) - of(before)).Seconds() / seconds }
+	t.Balancer, t.Hostile = share(func(u usage) time.Duration { return u.balancer }), share(func(u usage) time.Duration { return u.hostile })
+	t.Others = share(func(u usage) time.Duration { return u.machine - u.node })
 	t.TCPMemory, err = tcpMemory()
 	return err
 }
@@ -219,6 +225,26 @@ func tcpMemory() (int64, error) {
 	return 0, fmt.Errorf("/proc/net/sockstat has no TCP: %q", text)
 }
 
+// slices measures the watched client in slices: what disturbs all of them counts, and what the machine does in one of them does not.
+func (t *Trial) slices(ctx context.Context, n *node, o *Options) error {
+	all := loadgen.Histogram{}
+	var p50s, p99s []float64
+	for range max(1, int(o.Duration/slice)) {
+		report, err := n.ask(ctx, o, min(slice, o.Duration))
+		if err != nil {
+			return err
+		}
+		t.Requests, t.Errors = t.Requests+report.Requests, t.Errors+report.Errors
+		if t.First == "" {
+			t.First = report.FirstError
+		}
+		all.Add(report.Latency)
+		p50s, p99s = append(p50s, float64(report.Latency.Quantile(0.5))), append(p99s, float64(report.Latency.Quantile(0.99)))
+	}
+	t.P50, t.P99, t.All99 = int64(spreadOf(p50s).median), int64(spreadOf(p99s).median), all.Quantile(0.99)
+	return nil
+}
+
 // ask is the watched client's load.
 func (n *node) ask(ctx context.Context, o *Options, long time.Duration) (report loadgen.Report, err error) {
 	p, err := n.startSelf(watched, "clients", "--target", service.String(), "--rate", fmt.Sprint(o.Rate), "--connections", strconv.Itoa(o.Clients), "--duration", long.String())
@@ -232,14 +258,17 @@ func (n *node) ask(ctx context.Context, o *Options, long time.Duration) (report 
 	return report, err
 }
 
-// used is the processor time of the daemon and of the hostile pod with its server.
-func (n *node) used() (t [sites]time.Duration, err error) {
-	for p, at := range map[site][]site{host: {host}, hostile: {hostile, origin}} {
-		for _, one := range at {
-			d, cpuErr := lab.CPUOf(n.cgroup(one))
-			t[p] += d
-			err = errors.Join(err, cpuErr)
-		}
+// usage is processor time: of the daemon, of the hostile pod with its server, of all that runs in the node, and of the whole machine.
+type usage struct{ balancer, hostile, node, machine time.Duration }
+
+func (n *node) used() (u usage, err error) {
+	var server time.Duration
+	for dir, into := range map[string]*time.Duration{n.cgroup(host): &u.balancer, n.cgroup(hostile): &u.hostile, n.cgroup(origin): &server, n.root: &u.node} {
+		d, cpuErr := lab.CPUOf(dir)
+		*into, err = d, errors.Join(err, cpuErr)
 	}
-	return t, err
+	u.hostile += server
+	machine, cpuErr := lab.MachineCPU()
+	u.machine = machine
+	return u, errors.Join(err, cpuErr)
 }
