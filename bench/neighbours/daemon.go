@@ -114,8 +114,8 @@ func (d *daemon) start(ctx context.Context, n *node, o *Options, path string) (e
 		return err
 	}
 	// The addresses lead nowhere: what is not balanced is to fail at once.
-	d.Process, err = n.start(host, "xlb", o.XLB, "run", "--config", file, "--admin", admin.String(), "--namespaces", "all", "--when-down", "fail",
-		"--fast-path", path, "--cgroup", n.workload())
+	args := append([]string{"run", "--config", file, "--admin", admin.String(), "--namespaces", "all", "--when-down", "fail", "--fast-path", path}, n.workload()...)
+	d.Process, err = n.start(host, "xlb", o.XLB, args...)
 	if err != nil {
 		return err
 	}

@@ -93,18 +93,26 @@ func (n *node) build(hundredths, processors int) error {
 	return err
 }
 
-// workload is the cgroup whose processes XLB balances.
-func (n *node) workload() string { return filepath.Join(n.root, "workload") }
+// workload returns the flags for the cgroups whose processes XLB balances.
+func (n *node) workload() (flags []string) {
+	for _, p := range pods {
+		if p != origin {
+			flags = append(flags, "--cgroup", filepath.Dir(n.cgroup(p)))
+		}
+	}
+	return flags
+}
 
-// cgroup of a site: that of a pod looks like Kubernetes'. The server of the hostile pod has the pod's, with its limit; XLB has one that it does not balance.
+// cgroup of a site: that of a pod looks like a container's, and is not more than three levels below the root, as far as XLB tells apart whose work it does
+// in user space. The server of the hostile pod is in that one's, with its limit; XLB has one that it does not balance.
 func (n *node) cgroup(p site) string {
 	switch p {
 	case host:
 		return filepath.Join(n.root, "balancer")
 	case origin:
-		return filepath.Join(filepath.Dir(n.cgroup(hostile)), "origin")
+		return filepath.Join(filepath.Dir(n.cgroup(hostile)), "server")
 	}
-	return filepath.Join(n.workload(), fmt.Sprintf("kubepods/burstable/pod0f3b5e0a-7c1d-4e7e-9f3a-2b1c0d9e8f%02d/main", p))
+	return filepath.Join(n.root, fmt.Sprintf("%064x", int(p)), "main")
 }
 
 // addNamespace joins a namespace to the bridge, which the first one has.
