@@ -223,7 +223,7 @@ func (b *Bound) accepted(fd int, peer netip.AddrPort) (open bool) {
 	}
 	c := &Conn{
 		set: s, fd: fd, cookie: cookie, bound: b, workload: s.cfg.Own, listener: v.to.Listener, tcp: v.to.TCP,
-		vip: v.vip, client: unmapped(peer), opened: time.Now(), tenant: tenantOf(peer.Addr().Unmap()), from: v.from,
+		vip: v.vip, client: unmapped(peer), opened: time.Now(), tenant: tenantOfHost(peer.Addr().Unmap()), from: v.from,
 	}
 	b.open.Add(1)
 	s.bound.Add(1)
@@ -276,12 +276,9 @@ func (c *Conn) serveBound() {
 	c.rearm()
 }
 
-// otherHosts is the branch of clients that were not intercepted. No cgroup has that number.
-const otherHosts = ^uint64(0)
-
-// tenantOf is the group of such a client: its address, or the network of 64 bits that has it, of which a
+// tenantOfHost is the group of a client that was not intercepted: its address, or the network of 64 bits that has it, of which a
 // host may have any.
-func tenantOf(a netip.Addr) shares.Path {
+func tenantOfHost(a netip.Addr) shares.Path {
 	bytes := a.As16()
 	if a.Is4() {
 		return shares.Path{otherHosts, uint64(binary.BigEndian.Uint32(bytes[12:]))}

@@ -65,7 +65,7 @@ func TestBoundServesWhoWasNotIntercepted(t *testing.T) {
 		r.awaitOpen(0)
 		mu.Lock()
 		if len(sessions) != 2 || sessions[1].Listener != testListener || sessions[1].Requests != 1 || sessions[1].Endpoint != NoEndpoint ||
-			sessions[1].Tenant != tenantOf(c.address.Addr()) {
+			sessions[1].Tenant != tenantOfHost(c.address.Addr()) {
 			t.Errorf("sessions: got %+v", sessions)
 		}
 		mu.Unlock()
@@ -79,13 +79,13 @@ func TestBoundServesWhoWasNotIntercepted(t *testing.T) {
 func TestClientsOfOtherHostsAreToldApartByTheirAddresses(t *testing.T) {
 	seen := map[shares.Path]string{}
 	for _, same := range [][]string{{"10.0.0.1"}, {"10.0.0.2"}, {"10.1.0.1"}, {"fd00::1", "fd00::2:1:1:1"}, {"fd00:0:0:1::1", "fd00:0:0:1:8000::"}} {
-		path := tenantOf(netip.MustParseAddr(same[0]))
+		path := tenantOfHost(netip.MustParseAddr(same[0]))
 		if other := seen[path]; other != "" || path[0] != otherHosts {
 			t.Errorf("%s: tenant %d, as of %q", same[0], path, other)
 		}
 		seen[path] = same[0]
 		for _, a := range same {
-			if got := tenantOf(netip.MustParseAddr(a)); got != path {
+			if got := tenantOfHost(netip.MustParseAddr(a)); got != path {
 				t.Errorf("%s: tenant %d, that of %s is %d", a, got, same[0], path)
 			}
 		}

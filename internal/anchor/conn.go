@@ -38,8 +38,9 @@ type Conn struct {
 	bound *Bound
 	// from says whose requests it carries, of one between two listeners of this process; nil: it is the client's.
 	from *atomic.Pointer[upstream.Origin]
-	// tenant is the client's group.
-	tenant shares.Path
+	// tenant is the client's group, and cgroups those that its process was in when it connected, the outermost first; all 0 of one that was not intercepted.
+	tenant  shares.Path
+	cgroups shares.Path
 	// requests counts those of both paths, as far as the daemon knows; served is when it served the last one, Unix time in ns.
 	requests atomic.Uint32
 	served   atomic.Int64

@@ -35,11 +35,11 @@ func (s *Set) guard(c *Conn) (anew bool) {
 // Guarded is how many open connections are kept off the fast path.
 func (s *Set) Guarded() int { return int(s.guarded.Load()) }
 
-// ClientOf tells the address of a client with an open connection, and its group.
-func (s *Set) ClientOf(cookie uint64) (client netip.AddrPort, tenant shares.Path, ok bool) {
+// ClientOf tells the address of a client with an open connection, and its cgroups.
+func (s *Set) ClientOf(cookie uint64) (client netip.AddrPort, cgroups shares.Path, ok bool) {
 	c := s.find(cookie)
 	if c == nil {
-		return client, tenant, false
+		return client, cgroups, false
 	}
-	return c.client, c.tenant, true
+	return c.client, c.cgroups, true
 }

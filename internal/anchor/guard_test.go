@@ -60,8 +60,8 @@ func TestClientIsFoundByItsCookie(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, setup{})
 	c := r.dial()
-	if client, tenant, ok := r.s.ClientOf(c.cookie); !ok || client != c.address || tenant != testTenant {
-		t.Errorf("client: got %s, %v, %v, want %s, %v", client, tenant, ok, c.address, testTenant)
+	if client, cgroups, ok := r.s.ClientOf(c.cookie); !ok || client != c.address || cgroups != testTenant {
+		t.Errorf("client: got %s, %v, %v, want %s, %v", client, cgroups, ok, c.address, testTenant)
 	}
 	if _, _, ok := r.s.ClientOf(c.cookie + 1); ok {
 		t.Error("a client that there is not")

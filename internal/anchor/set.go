@@ -46,7 +46,7 @@ type Session struct {
 	Gone, Stays func() bool
 	// Opened is when the client connected, or a moment later.
 	Opened time.Time
-	// Tenant is the client's group: its cgroups, or that of its host.
+	// Tenant is the client's group: see tenantOf and tenantOfHost.
 	Tenant shares.Path
 	// From says whose the request is that the connection carries, where it comes from another listener of this process; nil: its client's.
 	From func() upstream.Origin
@@ -262,7 +262,8 @@ func (s *Set) accepted(fd int, peer netip.AddrPort, l *listener) (open bool) {
 		opened:   time.Now(),
 		tcp:      r.Flags&uint16(maps.ConnPlain) != 0,
 		unseen:   r.Flags&uint16(maps.ConnUnseen) != 0,
-		tenant:   shares.Path(r.Tenant),
+		tenant:   tenantOf(l.workload, shares.Path(r.Tenant)),
+		cgroups:  shares.Path(r.Tenant),
 	}
 	s.begin(c)
 	return true

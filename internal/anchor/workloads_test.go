@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
@@ -72,12 +73,17 @@ func TestClientsOfEachNamespaceAreServedAsTheirWorkload(t *testing.T) {
 			c.exchange("hello")
 			if s := await.Next(t, served, "session"); s.Workload != 7 || s.Listener != testListener || s.Client != c.address {
 				t.Errorf("session of workload %d, listener %d, client %s; want 7, %d, %s", s.Workload, s.Listener, s.Client, testListener, c.address)
+			} else if want := (shares.Path{accountBit | 7}); s.Tenant != want {
+				t.Errorf("session of tenant %x, want the account's, %x", s.Tenant, want)
+			}
+			if _, cgroups, ok := r.s.ClientOf(c.cookie); !ok || cgroups != testTenant {
+				t.Errorf("the client's cgroups are %v, %t, want %v", cgroups, ok, testTenant)
 			}
 		}
 	})
 	host.exchange("hello")
-	if s := await.Next(t, served, "session"); s.Workload != workload.Host {
-		t.Errorf("session of workload %d, want that of the host", s.Workload)
+	if s := await.Next(t, served, "session"); s.Workload != workload.Host || s.Tenant != testTenant {
+		t.Errorf("session of workload %d and tenant %v, want those of the host's cgroups", s.Workload, s.Tenant)
 	}
 	others := len(r.s.List()) - 1
 	if r.s.OpenOf(workload.Host) != 1 || r.s.OpenOf(7) != others || others == 0 {

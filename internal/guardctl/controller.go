@@ -38,7 +38,7 @@ type Config struct {
 // Clients are the connections of clients (anchor.Set).
 type Clients interface {
 	// ClientOf returns the address of a client with an open connection, and its cgroups.
-	ClientOf(cookie uint64) (client netip.AddrPort, tenant shares.Path, ok bool)
+	ClientOf(cookie uint64) (client netip.AddrPort, cgroups shares.Path, ok bool)
 	// Guard takes a connection off the fast path. It reports false if that is so already, or the client has gone.
 	Guard(cookie uint64) (anew bool, err error)
 }

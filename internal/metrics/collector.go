@@ -39,13 +39,13 @@ var (
 	slowRequestsTotal = describe("xlb_slow_requests_total",
 		"Requests that ended on the slow path, by Envoy's response flag; - when an endpoint answered.", "flag")
 	slowWorkTotal = describe("xlb_slow_work_total",
-		"What the daemon does for clients, in turns: requests begun, requests refused with 503 because too many of their cgroup waited, turns waited for, and turns ended for being too long.", "what")
+		"What the daemon does for clients, in turns: requests begun, requests refused with 503 because too many of their pod, or cgroup of the host, waited, turns waited for, and turns ended for being too long.", "what")
 	slowWorkSeconds = describe("xlb_slow_work_seconds_total",
 		"Time of all turns together.")
 	slowWorkWaiting = describe("xlb_slow_work_waiting",
 		"Who waits for a turn at the moment.")
 	slowWorkTenants = describe("xlb_slow_work_tenants",
-		"Cgroups, and addresses of other hosts, that have a turn or wait for one at the moment.")
+		"Pods, cgroups of the host, and addresses of other hosts that have a turn or wait for one at the moment.")
 	verdictsTotal = describe("xlb_verdicts_total",
 		"Exits of the kernel programs, by verdict.", "verdict")
 	guardTotal = describe("xlb_guard_total",

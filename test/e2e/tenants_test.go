@@ -26,11 +26,37 @@ func TestSlowPathIsSharedAmongCgroups(t *testing.T) {
 	_, addresses := nginxes(t, harness.SameHost(t), "one")
 	config := harness.OneCluster(services[0], addresses[0])
 	config.Listeners = append(config.Listeners, answering(services[1]).Listeners...)
-	b := harness.Start(t, harness.Mode{}, config, flooding, other)
+	requireSharedTurns(t, harness.Start(t, harness.Mode{}, config, flooding, other), flooding, other, services, addresses[0])
+}
 
+// The same of two pods, whose cgroups lie in one, deeper than the daemon looks at those of the host's processes.
+func TestSlowPathIsSharedAmongPods(t *testing.T) {
+	suite.Long(t, suite.Slow)
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	node := harness.NewNode(t)
+	services := []netip.AddrPort{podService, netip.MustParseAddrPort("10.96.0.11:80")}
+	servers := node.OtherHost(t)
+	_, addresses := nginxes(t, servers.Place, "one")
+	config := harness.OneCluster(services[0], addresses[0])
+	config.Listeners = append(config.Listeners, answering(services[1]).Listeners...)
+	var pods []*harness.Place
+	for _, uid := range []string{"0f3b5e0a-7c1d-4e7e-9f3a-2b1c0d9e8f70", "0f3b5e0a-7c1d-4e7e-9f3a-2b1c0d9e8f71"} {
+		p := node.Pod(t)
+		p.Place = p.Below(t, "kubelet/kubepods/burstable/pod"+uid+"/main")
+		p.Greeter(t, "resident")
+		pods = append(pods, p.Place)
+	}
+	b := harness.Start(t, harness.Mode{}, config, node.Place)
+	requireWorkloads(t, b, 2)
+	requireSharedTurns(t, b, pods[0], pods[1], services, addresses[0])
+}
+
+// requireSharedTurns has clients of one place flood the second service, and others ask the first one of the endpoint.
+func requireSharedTurns(t *testing.T, b *harness.Balancer, flooding, other *harness.Place, services []netip.AddrPort, endpoint netip.AddrPort) {
+	t.Helper()
 	await.OneOfThree(t, "two connections beside a flood of another cgroup", func() string {
 		flood := startTorrent(t, flooding, services[1])
-		beside, same, direct := besideAFlood(t, flooding, other, services[0], addresses[0])
+		beside, same, direct := besideAFlood(t, flooding, other, services[0], endpoint)
 		var end programs.TorrentReport
 		flood.Finish(t, &end)
 		t.Logf("two connections of another cgroup: %s; of the flood's: %s; directly: %s; %d MB of answers to the flood; %v",
