@@ -127,6 +127,9 @@ func bindSocket(fd, family int, sa unix.Sockaddr) error {
 			return os.NewSyscallError("setsockopt", err)
 		}
 	}
+	if err := upstream.BoundUnsent(fd); err != nil {
+		return err
+	}
 	return os.NewSyscallError("bind", unix.Bind(fd, sa))
 }
 

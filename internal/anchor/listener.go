@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -70,6 +71,9 @@ func (s *Set) start(fd int, sa unix.Sockaddr, w *workload.Workload) (*listener, 
 	// TIME_WAIT behind that would keep the client's port.
 	reset(fd)
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return nil, err
+	}
+	if err := upstream.BoundUnsent(fd); err != nil {
 		return nil, err
 	}
 	if err := unix.Bind(fd, sa); err != nil {

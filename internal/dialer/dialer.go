@@ -99,8 +99,13 @@ func (d *Dialer) note(to netip.AddrPort) {
 
 func (d *Dialer) control(_, _ string, c syscall.RawConn) error {
 	var failed error
-	err := c.Control(func(fd uintptr) { failed = upstream.SetCongestionControl(int(fd), d.cfg.Congestion) })
+	err := c.Control(func(fd uintptr) { failed = d.prepare(int(fd)) })
 	return errors.Join(err, failed)
+}
+
+// prepare sets the options of a socket that is to be connected to an endpoint.
+func (d *Dialer) prepare(fd int) error {
+	return errors.Join(upstream.SetCongestionControl(fd, d.cfg.Congestion), upstream.BoundUnsent(fd))
 }
 
 // Secure implements slowpath.Config.Secure.

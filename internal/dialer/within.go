@@ -84,7 +84,7 @@ func (d *Dialer) withinWorkload(id workload.ID) func(do func() error) error {
 
 // beginConnect has a socket connect, and does not wait.
 func (d *Dialer) beginConnect(fd int, to netip.AddrPort) error {
-	if err := upstream.SetCongestionControl(fd, d.cfg.Congestion); err != nil {
+	if err := d.prepare(fd); err != nil {
 		return err
 	}
 	var sa unix.Sockaddr = &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
