@@ -992,7 +992,7 @@ int xlb_request(struct sk_msg_md *msg)
 {
 	struct bpf_sock *sk = msg->sk;
 	struct psock *ps = sk ? psock_of(sk) : 0;
-	__u64 began;
+	__u64 began, ran;
 	int verdict;
 
 	/* Both survive from the run before, and from the send before. */
@@ -1005,9 +1005,9 @@ int xlb_request(struct sk_msg_md *msg)
 		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
 	began = sample_begin();
 	verdict = request_serve(msg, sk, ps);
-	began = sample_end(began);
-	if (began)
-		request_charge(ps, began);
+	ran = sample_end(began);
+	if (ran)
+		request_charge(ps, ran);
 	return verdict;
 }
 
