@@ -4,27 +4,20 @@ package figures
 
 import (
 	"slices"
+
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // Spread summarises one figure over the rounds.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
+type Spread = record.Spread
 
 // spreadOf returns nil when there are no values.
 func spreadOf(values []float64) *Spread {
-	if len(values) == 0 {
+	s, ok := record.SpreadOf(values)
+	if !ok {
 		return nil
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	median := sorted[middle]
-	if len(sorted)%2 == 0 {
-		median = (sorted[middle-1] + median) / 2
-	}
-	return &Spread{Median: median, Min: sorted[0], Max: sorted[len(sorted)-1]}
+	return &s
 }
 
 func selectPeer(measurements []Measurement, like Measurement, peer string) []Measurement {

@@ -20,9 +20,9 @@ func TestSpreadIsMedianMinMax(t *testing.T) {
 		want   *Spread
 	}{
 		{"none", nil, nil},
-		{"one", []float64{3}, &Spread{3, 3, 3}},
-		{"odd, unsorted", []float64{9, 1, 2}, &Spread{2, 1, 9}},
-		{"even", []float64{4, 1, 2, 10}, &Spread{3, 1, 10}},
+		{"one", []float64{3}, &Spread{Median: 3, Min: 3, Max: 3}},
+		{"odd, unsorted", []float64{9, 1, 2}, &Spread{Median: 2, Min: 1, Max: 9}},
+		{"even", []float64{4, 1, 2, 10}, &Spread{Median: 3, Min: 1, Max: 10}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, spreadOf(tt.values)); diff != "" {
@@ -60,13 +60,13 @@ func TestRatiosAreBuiltWithinRounds(t *testing.T) {
 		measured(peers.Direct, 3, 400, 10), measured(peers.XLB, 3, 200, 20),
 	})
 	got := rowFor(t, rows, peers.XLB)
-	if diff := cmp.Diff(&Spread{2, 0.5, 2}, got.RateToDirect); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 2, Min: 0.5, Max: 2}, got.RateToDirect); diff != "" {
 		t.Errorf("rate to direct (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&Spread{0.5, 0.5, 2}, got.P50ToDirect); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 0.5, Min: 0.5, Max: 2}, got.P50ToDirect); diff != "" {
 		t.Errorf("p50 to direct (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&Spread{0.25, 0.25, 4}, got.P99ToDirect); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 0.25, Min: 0.25, Max: 4}, got.P99ToDirect); diff != "" {
 		t.Errorf("p99 to direct (-want +got):\n%s", diff)
 	}
 	if got.RateToEnvoy != nil {
@@ -84,10 +84,10 @@ func TestFailedTurnsHaveNoFigures(t *testing.T) {
 	if got.Failures != 1 {
 		t.Errorf("failures = %d, want 1", got.Failures)
 	}
-	if diff := cmp.Diff(&Spread{120, 120, 120}, got.Rate); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 120, Min: 120, Max: 120}, got.Rate); diff != "" {
 		t.Errorf("rate (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&Spread{1.2, 1.2, 1.2}, got.RateToDirect); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 1.2, Min: 1.2, Max: 1.2}, got.RateToDirect); diff != "" {
 		t.Errorf("rate to direct (-want +got):\n%s", diff)
 	}
 }
@@ -101,7 +101,7 @@ func TestLoadsAndTopologiesDoNotMix(t *testing.T) {
 	if len(rows) != 4 {
 		t.Fatalf("%d rows, want 4", len(rows))
 	}
-	if diff := cmp.Diff(&Spread{1.5, 1.5, 1.5}, rowFor(t, rows, peers.XLB).RateToDirect); diff != "" {
+	if diff := cmp.Diff(&Spread{Median: 1.5, Min: 1.5, Max: 1.5}, rowFor(t, rows, peers.XLB).RateToDirect); diff != "" {
 		t.Errorf("rate to direct (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // Measures of a plot in pixels.
@@ -41,7 +43,7 @@ func (l load) shown() (figure, string) {
 // bar is one of a plot.
 type bar struct {
 	path Path
-	spread
+	record.Spread
 }
 
 func (g group) bars() (bars []bar) {

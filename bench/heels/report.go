@@ -3,15 +3,15 @@
 package heels
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // Report is all that a run has to say; its JSON is results.json.
@@ -74,26 +74,19 @@ func balanced(t turn) float64 { return t.Balanced }
 func cpu(t turn) float64      { return t.ClientCPU + t.ServerCPU }
 func errorsOf(t turn) float64 { return float64(t.Errors) }
 
-// spread is the median of some values, the least and the greatest of them.
-type spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
 // of is a path's figure over the rounds; false when there is none.
-func (g group) of(path Path, f figure) (spread, bool) {
+func (g group) of(path Path, f figure) (record.Spread, bool) {
 	var values []float64
 	for _, t := range g.turns {
 		if t.Path == path {
 			values = append(values, f(t))
 		}
 	}
-	return spreadOf(values)
+	return record.SpreadOf(values)
 }
 
 // pairs are what both makes of two paths' figures, each of one round.
-func (g group) pairs(path, to Path, f figure, both func(a, b float64) float64) (spread, bool) {
+func (g group) pairs(path, to Path, f figure, both func(a, b float64) float64) (record.Spread, bool) {
 	var values []float64
 	for _, t := range g.turns {
 		other := slices.IndexFunc(g.turns, func(o turn) bool { return o.Path == to && o.Round == t.Round })
@@ -101,37 +94,17 @@ func (g group) pairs(path, to Path, f figure, both func(a, b float64) float64) (
 			values = append(values, both(f(t), f(g.turns[other])))
 		}
 	}
-	return spreadOf(values)
+	return record.SpreadOf(values)
 }
 
 // ratio is the spread of the ratios of two paths' figures, each within one round.
-func (g group) ratio(path, to Path, f figure) (spread, bool) {
+func (g group) ratio(path, to Path, f figure) (record.Spread, bool) {
 	return g.pairs(path, to, f, func(a, b float64) float64 { return a / b })
 }
 
 // more is how much more a path's figure is, in the same way.
-func (g group) more(path, than Path, f figure) (spread, bool) {
+func (g group) more(path, than Path, f figure) (record.Spread, bool) {
 	return g.pairs(path, than, f, func(a, b float64) float64 { return a - b })
-}
-
-func spreadOf(values []float64) (spread, bool) {
-	median, ok := medianOf(values)
-	if !ok {
-		return spread{}, false
-	}
-	return spread{median, slices.Min(values), slices.Max(values)}, true
-}
-
-func medianOf(values []float64) (float64, bool) {
-	if len(values) == 0 {
-		return 0, false
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 0 {
-		return (sorted[middle-1] + sorted[middle]) / 2, true
-	}
-	return sorted[middle], true
 }
 
 // column of a table.
@@ -217,28 +190,9 @@ func (g group) writeTable(b *strings.Builder) {
 
 // Save writes results.json, results.md and a plot of each case into dir.
 func (r Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	writeJSON := func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	}
-	errs := []error{
-		writeFile(filepath.Join(dir, "results.json"), writeJSON),
-		writeFile(filepath.Join(dir, "results.md"), r.Write),
-	}
+	errs := []error{record.Save(dir, r, r.Write)}
 	for name, groups := range r.cases() {
-		errs = append(errs, writeFile(filepath.Join(dir, "heels-"+strings.ToLower(name)+".svg"), func(w io.Writer) error { return plot(w, groups) }))
+		errs = append(errs, record.WriteFile(filepath.Join(dir, "heels-"+strings.ToLower(name)+".svg"), func(w io.Writer) error { return plot(w, groups) }))
 	}
 	return errors.Join(errs...)
-}
-
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
 }

@@ -2,7 +2,11 @@
 
 package heels
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/xlb-project/xlb/bench/record"
+)
 
 // target is what a ratio should be, from the HEELS paper.
 type target struct {
@@ -41,7 +45,7 @@ func (t target) holds(ratio float64) bool {
 type verdict struct {
 	Target string `json:"target"`
 	// Measured is the ratio; nil when no round has both figures.
-	Measured *spread `json:"measured"`
+	Measured *record.Spread `json:"measured"`
 	// Lossy: a turn of one of the two has lost requests, or has no figures.
 	Lossy bool `json:"lossy,omitempty"`
 	Met   bool `json:"met"`

@@ -7,13 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"text/template"
 	"time"
 
@@ -88,13 +84,13 @@ var listeners = []listener{
 // daemon is the XLB of one trial.
 type daemon struct {
 	*lab.Process
-	http *http.Client
-	dir  string
+	admin lab.Admin
+	dir   string
 }
 
 // startDaemon starts one and waits until it serves all pods.
 func startDaemon(ctx context.Context, n *node, o *Options, path string) (d *daemon, err error) {
-	d = &daemon{http: n.client()}
+	d = &daemon{admin: lab.Admin{HTTP: n.client(), Address: admin}}
 	if d.dir, err = os.MkdirTemp("", prefix); err != nil {
 		return nil, err
 	}
@@ -129,10 +125,10 @@ func (d *daemon) start(ctx context.Context, n *node, o *Options, path string) (e
 
 // isServing returns an error until the daemon is ready and serves all pods.
 func (d *daemon) isServing() error {
-	if _, err := d.get("/ready"); err != nil {
+	if _, err := d.admin.Get("/ready"); err != nil {
 		return err
 	}
-	joined, err := d.metric("xlb_workloads_active", "")
+	joined, err := d.admin.Metric("xlb_workloads_active", "")
 	if err == nil && joined != float64(len(pods)) {
 		err = fmt.Errorf("it serves %.0f", joined)
 	}
@@ -145,42 +141,4 @@ func (d *daemon) stop() (err error) {
 		err = d.Stop()
 	}
 	return errors.Join(err, os.RemoveAll(d.dir))
-}
-
-func (d *daemon) get(path string) (string, error) {
-	response, err := d.http.Get("http://" + admin.String() + path)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, response.Status)
-	}
-	return string(body), err
-}
-
-// metric sums the samples of a metric whose labels contain a text.
-func (d *daemon) metric(name, labels string) (sum float64, err error) {
-	text, err := d.get("/metrics")
-	if err != nil {
-		return 0, err
-	}
-	known := false
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || !strings.ContainsAny(rest[:1], "{ ") || !strings.Contains(rest, labels) {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", line, err)
-		}
-		sum += value
-		known = true
-	}
-	if !known {
-		return 0, fmt.Errorf("the daemon has no metric %s with %s", name, labels)
-	}
-	return sum, nil
 }

@@ -3,15 +3,12 @@
 package neighbours
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // most is how many times the latency of the watched client alone its p99 may be beside another pod.
@@ -27,24 +24,16 @@ type Report struct {
 	Trials []Trial `json:"trials"`
 }
 
-// spread summarises the values of several rounds.
-type spread struct{ median, min, max float64 }
-
-func spreadOf(values []float64) (s spread) {
-	if len(values) == 0 {
-		return s
-	}
-	slices.Sort(values)
-	middle := len(values) / 2
-	s = spread{values[middle], values[0], values[len(values)-1]}
-	if len(values)%2 == 0 {
-		s.median = (values[middle-1] + values[middle]) / 2
-	}
-	return s
+// ratioText is of ratios over the rounds.
+func ratioText(s record.Spread) string {
+	return fmt.Sprintf("%.2f [%.2f..%.2f]", s.Median, s.Min, s.Max)
 }
 
-// String is of ratios.
-func (s spread) String() string { return fmt.Sprintf("%.2f [%.2f..%.2f]", s.median, s.min, s.max) }
+// spreadOf is zero where there are no values.
+func spreadOf(values []float64) record.Spread {
+	s, _ := record.SpreadOf(values)
+	return s
+}
 
 func p50(t *Trial) float64 { return float64(t.P50) }
 func p99(t *Trial) float64 { return float64(t.P99) }
@@ -66,7 +55,7 @@ func (r *Report) trials(s series) (some []*Trial) {
 }
 
 // figure over the rounds.
-func (r *Report) figure(s series, of func(*Trial) float64) spread {
+func (r *Report) figure(s series, of func(*Trial) float64) record.Spread {
 	var values []float64
 	for _, t := range r.trials(s) {
 		values = append(values, of(t))
@@ -75,7 +64,7 @@ func (r *Report) figure(s series, of func(*Trial) float64) spread {
 }
 
 // ratio to the same round's trial of another series, over the rounds that have both.
-func (r *Report) ratio(s, to series, of func(*Trial) float64) spread {
+func (r *Report) ratio(s, to series, of func(*Trial) float64) record.Spread {
 	var values []float64
 	for _, t := range r.trials(s) {
 		for _, base := range r.trials(to) {
@@ -134,29 +123,18 @@ func (r *Report) writeRow(b *strings.Builder, s series) {
 	if s.direct {
 		name += ", direct"
 	} else if past := (series{s.path, s.kind, true}); len(r.trials(past)) > 0 {
-		direct = r.ratio(s, past, p99).String()
+		direct = ratioText(r.ratio(s, past, p99))
 	}
 	abuse := trials[len(trials)-1].Abuse
-	fmt.Fprintf(b, "| %s | %.0f | %.0f | %.0f | %s | %s | %s | %d | %.0f | %.0f | %.0f | %.0f | %d | %d | %d | %d |\n", name, r.figure(s, p50).median, r.figure(s, p99).median,
-		r.figure(s, func(t *Trial) float64 { return float64(t.All99) }).median, r.ratio(s, alone, p50), r.ratio(s, alone, p99), direct, r.errors(s),
-		100*r.figure(s, func(t *Trial) float64 { return t.Balancer }).median, 100*r.figure(s, func(t *Trial) float64 { return t.Hostile }).median,
-		100*r.figure(s, func(t *Trial) float64 { return t.Others }).median,
-		r.figure(s, func(t *Trial) float64 { return float64(t.TCPMemory) / 1e6 }).median, abuse.Open, abuse.Refused, abuse.Answers, abuse.Crashes)
+	fmt.Fprintf(b, "| %s | %.0f | %.0f | %.0f | %s | %s | %s | %d | %.0f | %.0f | %.0f | %.0f | %d | %d | %d | %d |\n", name, r.figure(s, p50).Median, r.figure(s, p99).Median,
+		r.figure(s, func(t *Trial) float64 { return float64(t.All99) }).Median, ratioText(r.ratio(s, alone, p50)), ratioText(r.ratio(s, alone, p99)), direct, r.errors(s),
+		100*r.figure(s, func(t *Trial) float64 { return t.Balancer }).Median, 100*r.figure(s, func(t *Trial) float64 { return t.Hostile }).Median,
+		100*r.figure(s, func(t *Trial) float64 { return t.Others }).Median,
+		r.figure(s, func(t *Trial) float64 { return float64(t.TCPMemory) / 1e6 }).Median, abuse.Open, abuse.Refused, abuse.Answers, abuse.Crashes)
 }
 
 // Save writes results.json and results.md into dir.
-func (r Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	var tables strings.Builder
-	return errors.Join(r.Write(&tables), os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644),
-		os.WriteFile(filepath.Join(dir, "results.md"), []byte(tables.String()), 0o644))
-}
+func (r Report) Save(dir string) error { return record.Save(dir, r, r.Write) }
 
 // Failures are the trials without figures.
 func (r Report) Failures() (n int) {
@@ -186,9 +164,9 @@ func (r *Report) missed(s series) (missed []string) {
 	}
 	alone := series{path: s.path, kind: Alone}
 	to := r.ratio(s, alone, p99)
-	if s.kind == Burn || to.median <= most {
+	if s.kind == Burn || to.Median <= most {
 		return missed
 	}
 	return append(missed, fmt.Sprintf("%s: p99 is %s times that of the watched client alone, which may be %g; beside burn %s, direct %s",
-		name, to, most, r.ratio(series{path: s.path, kind: Burn}, alone, p99), r.ratio(series{s.path, s.kind, true}, alone, p99)))
+		name, ratioText(to), most, ratioText(r.ratio(series{path: s.path, kind: Burn}, alone, p99)), ratioText(r.ratio(series{s.path, s.kind, true}, alone, p99))))
 }

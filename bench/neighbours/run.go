@@ -241,7 +241,7 @@ func (t *Trial) slices(ctx context.Context, n *node, o *Options) error {
 		all.Add(report.Latency)
 		p50s, p99s = append(p50s, float64(report.Latency.Quantile(0.5))), append(p99s, float64(report.Latency.Quantile(0.99)))
 	}
-	t.P50, t.P99, t.All99 = int64(spreadOf(p50s).median), int64(spreadOf(p99s).median), all.Quantile(0.99)
+	t.P50, t.P99, t.All99 = int64(spreadOf(p50s).Median), int64(spreadOf(p99s).Median), all.Quantile(0.99)
 	return nil
 }
 

@@ -135,7 +135,7 @@ func (c *Churn) measure(ctx context.Context, d *daemon, o *Options) error {
 // count takes the daemon's counts.
 func (c *Churn) count(d *daemon) (err error) {
 	for event, into := range map[string]*float64{"joined": &c.Joined, "left": &c.Left, "failed": &c.FailedJoins} {
-		n, metricErr := d.metric("xlb_workloads_total", `event="`+event+`"`)
+		n, metricErr := d.admin.Metric("xlb_workloads_total", `event="`+event+`"`)
 		*into, err = n, errors.Join(err, metricErr)
 	}
 	return err

@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -56,14 +53,14 @@ static_resources:
 type daemon struct {
 	*lab.Process
 	lab    *lab.Lab
-	http   *http.Client
+	admin  lab.Admin
 	dir    string
 	charge charge
 }
 
 // startDaemon starts one for a server with so many ports, each a cluster, and waits until it is ready.
 func startDaemon(ctx context.Context, l *lab.Lab, xlb string, ports int) (d *daemon, err error) {
-	d = &daemon{lab: l, http: l.HTTPClient()}
+	d = &daemon{lab: l, admin: lab.Admin{HTTP: l.HTTPClient(), Address: admin}}
 	if d.dir, err = os.MkdirTemp("", "xlb-bench-pods-"); err != nil {
 		return nil, err
 	}
@@ -78,7 +75,7 @@ func startDaemon(ctx context.Context, l *lab.Lab, xlb string, ports int) (d *dae
 	if d.Process, err = l.Start(lab.Command{Name: "xlb", Path: path, Args: args, Role: lab.Balancer}); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	if err := d.await(ctx, "ready", func() error { _, err := d.get("/ready"); return err }); err != nil {
+	if err := d.await(ctx, "ready", func() error { _, err := d.admin.Get("/ready"); return err }); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
@@ -124,46 +121,8 @@ func (d *daemon) await(ctx context.Context, what string, done func() error) erro
 	return nil
 }
 
-func (d *daemon) get(path string) (string, error) {
-	response, err := d.http.Get("http://" + admin.String() + path)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", path, response.Status)
-	}
-	return string(body), err
-}
-
-// metric sums the samples of a metric whose labels contain a text.
-func (d *daemon) metric(name, labels string) (sum float64, err error) {
-	text, err := d.get("/metrics")
-	if err != nil {
-		return 0, err
-	}
-	known := false
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || !strings.ContainsAny(rest[:1], "{ ") || !strings.Contains(rest, labels) {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", line, err)
-		}
-		sum += value
-		known = true
-	}
-	if !known {
-		return 0, fmt.Errorf("the daemon has no metric %s with %s", name, labels)
-	}
-	return sum, nil
-}
-
 // workloads is how many namespaces it serves beside its own.
-func (d *daemon) workloads() (float64, error) { return d.metric("xlb_workloads_active", "") }
+func (d *daemon) workloads() (float64, error) { return d.admin.Metric("xlb_workloads_active", "") }
 
 // awaitWorkloads waits until it serves so many.
 func (d *daemon) awaitWorkloads(ctx context.Context, want int) error {

@@ -3,14 +3,12 @@
 package pods
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // Report is all that a run has to say; its JSON is results.json.
@@ -84,18 +82,7 @@ func (r Report) writeEach(b *strings.Builder) {
 }
 
 // Save writes results.json and results.md into dir.
-func (r Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	var tables strings.Builder
-	return errors.Join(r.Write(&tables), os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644),
-		os.WriteFile(filepath.Join(dir, "results.md"), []byte(tables.String()), 0o644))
-}
+func (r Report) Save(dir string) error { return record.Save(dir, r, r.Write) }
 
 // Lost reports whether a request failed, a pod was not served, or something of one that has gone was left.
 func (r Report) Lost() bool {

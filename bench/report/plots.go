@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/bench/lab"
 	"github.com/xlb-project/xlb/bench/peers"
 	"github.com/xlb-project/xlb/bench/plot"
+	"github.com/xlb-project/xlb/bench/record"
 )
 
 // barColours by peer; the product stands out, the others recede.
@@ -109,7 +110,7 @@ func (r Report) saveScalePlots(dir string, topology lab.Topology) (errs []error)
 				continue
 			}
 			heading := fmt.Sprintf("%s: %s, %s host", capitalised(title), figure.title, topology)
-			errs = append(errs, writeFile(path, func(w io.Writer) error { return plot.Lines(w, heading, like.StepName(), lines) }))
+			errs = append(errs, record.WriteFile(path, func(w io.Writer) error { return plot.Lines(w, heading, like.StepName(), lines) }))
 		}
 	}
 	return errs

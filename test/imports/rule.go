@@ -87,6 +87,7 @@ var benchLayers = map[string][]string{
 	"lab":        nil,
 	"tools":      nil,
 	"plot":       nil,
+	"record":     nil,
 	"accept":     nil,
 	"load":       nil,
 	"control":    {"load"},
@@ -98,13 +99,13 @@ var benchLayers = map[string][]string{
 	"machine":    {"tools"},
 	"peers":      {"cases", "chain", "lab", "tools"},
 	"clients":    {"cases", "lab", "load", "tools", "wrk"},
-	"figures":    {"cases", "lab", "load", "peers", "queue"},
+	"figures":    {"cases", "lab", "load", "peers", "queue", "record"},
 	"bed":        {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
-	"report":     {"cases", "figures", "lab", "machine", "peers", "plot"},
+	"report":     {"cases", "figures", "lab", "machine", "peers", "plot", "record"},
 	"quote":      nil,
-	"heels":      {"lab", "load", "wrk"}, // a system of its own
-	"pods":       {"lab", "load"},        // XLB alone
-	"neighbours": {"lab", "load"},
+	"heels":      {"lab", "load", "record", "wrk"}, // a system of its own
+	"pods":       {"lab", "load", "record"},        // XLB alone
+	"neighbours": {"lab", "load", "record"},
 }
 
 // configLayers is the same for the folders of internal/config/. The package above them puts them together.
