@@ -531,6 +531,26 @@ func (c *Conn) awaitMoved() bool {
 	})
 }
 
+// workerPause is about what a worker of the kernel needs for the beginning of a response. Go's own timers may take a millisecond.
+const workerPause = 50 * time.Microsecond
+
+// awaitBeginning lets the beginning of a response arrive, of which the rest is about to follow over TCP. The order is kept without that: while a
+// worker of the kernel has bytes for the client, what comes over TCP waits behind them. But that wakes the client at once, and it finds nothing:
+// recv() fails with EAGAIN, of a socket in blocking mode too, and poll() goes on saying that there is something to read. A worker that gets no
+// processor holds the rest up for senderPatience at most. What comes from a server on this host needs no worker.
+func (c *Conn) awaitBeginning(l maps.Lease) {
+	if atomic.LoadUint32(&c.set.cfg.Shared.Slots[l.Slot].Flags)&uint32(maps.SlotLocal) != 0 {
+		return
+	}
+	for range 3 {
+		if c.arrived() {
+			return
+		}
+		poller.Pause(workerPause)
+	}
+	c.awaitMoved()
+}
+
 // halfClosed lets the response to a client that has closed its sending side arrive, then closes. In a tunnel the end is passed on to the endpoint.
 func (c *Conn) halfClosed() {
 	l, ok := c.leaseOf(maps.SlowConn{}, false)

@@ -475,6 +475,9 @@ func (s *Set) Use(cookie uint64, l maps.Lease, reason maps.Verdict, f func(conn 
 		c.abort()
 		return false
 	}
+	if reason == maps.VerdictSpilled {
+		c.awaitBeginning(l)
+	}
 	written, o := s.answer(conn, f)
 	c.written += written
 	c.part(conn, l, o)

@@ -69,6 +69,32 @@ func TestEveryBodyArrivesWhole(t *testing.T) {
 	}
 }
 
+// The kernel moves the beginning of a long response by a worker, and the daemon sends the rest over TCP: a client is woken when there is something to read,
+// and not before. A recv() that blocks fails with EAGAIN otherwise.
+func TestBlockingClientsGetLongResponsesOfOtherHosts(t *testing.T) {
+	harness.Beside(t)
+	var bodies []programs.Transfer
+	for i := range uint64(24) {
+		bodies = append(bodies, programs.Transfer{Seed: i + 1, Download: 3_000_000 + int64(i)*500_000, DownloadFraming: programs.FramingLength})
+	}
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		clients, servers := harness.TwoHosts(t)
+		service := harness.Service()
+		_, addresses := origins(t, servers, harness.Identities(2)...)
+		balancer := harness.Start(t, mode, harness.OneCluster(service, addresses...), clients)
+		for _, style := range []string{programs.StyleBlocking, programs.StylePollOnce} {
+			t.Run(style, func(t *testing.T) {
+				requireTransfers(t, clients, programs.TransferSpec{
+					Address: service.String(), Style: style, Clients: 2, Transfers: bodies, Timeout: await.Patience,
+				})
+			})
+		}
+		if mode.Fast && balancer.Metric(t, "xlb_spills_total", `reason="full"`) == 0 {
+			t.Error("no response went on through the daemon: the test does not test what it says")
+		}
+	})
+}
+
 // TCP joins what it sends again: a program then sees a segment that begins before the end of the last. How often that happens is TCP's
 // affair, so the rounds go on until it has.
 func TestEveryBodyArrivesWholeOverALossyWire(t *testing.T) {

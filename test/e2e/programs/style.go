@@ -22,6 +22,8 @@ const (
 	StyleBlocking = "blocking"
 	// StylePoll waits with poll and then makes one call.
 	StylePoll = "poll"
+	// StylePollOnce takes poll at its word that there is something to read, as wrk does.
+	StylePollOnce = "poll-once"
 	// StyleEpoll waits for edges and reads until EAGAIN.
 	StyleEpoll = "epoll-edge"
 	// StyleEpollShort waits for edges and takes a short read for the end of
@@ -50,6 +52,8 @@ func dialerOf(style string) (dialer, error) {
 		return dialWith(func(fd int) (pump, error) { return blockingPump{fd}, nil }), nil
 	case StylePoll:
 		return dialWith(newPollPump), nil
+	case StylePollOnce:
+		return dialWith(newPollOncePump), nil
 	case StyleEpoll:
 		return dialWith(func(fd int) (pump, error) { return newEpollPump(fd, false) }), nil
 	case StyleEpollShort:
@@ -221,6 +225,24 @@ func newPollPump(fd int) (pump, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return pollPump{blockingPump{fd}}, nil
+}
+
+// pollOncePump is pollPump for who does not read again where poll was wrong.
+type pollOncePump struct{ pollPump }
+
+func newPollOncePump(fd int) (pump, error) {
+	p, err := newPollPump(fd)
+	if err != nil {
+		return nil, err
+	}
+	return pollOncePump{p.(pollPump)}, nil
+}
+
+func (p pollOncePump) read(b []byte) (int, error) {
+	if err := p.await(unix.POLLIN); err != nil {
+		return 0, err
+	}
+	return p.blockingPump.read(b)
 }
 
 func (p pollPump) await(events int16) error {
