@@ -62,14 +62,21 @@ func (w worker) awaitRuns(n uint64) {
 	})
 }
 
-// What comes over TCP while a worker has bytes for the client wakes it in vain.
-func TestRestOfAResponseWaitsForItsBeginning(t *testing.T) {
-	t.Parallel()
+// newBeginning is a client for which the worker has the beginning of a response.
+func newBeginning(t *testing.T) (*rig, worker, *client) {
+	t.Helper()
 	r := newRig(t, setup{})
 	w := newWorker(t, r)
 	c := r.dial()
 	r.awaitOpen(1)
 	w.set(3)
+	return r, w, c
+}
+
+// What comes over TCP while a worker has bytes for the client wakes it in vain.
+func TestRestOfAResponseWaitsForItsBeginning(t *testing.T) {
+	t.Parallel()
+	r, w, c := newBeginning(t)
 	var written atomic.Bool
 	used := make(chan bool, 1)
 	go func() {
@@ -92,11 +99,7 @@ func TestRestOfAResponseWaitsForItsBeginning(t *testing.T) {
 // Bytes of a server on this host lie in the client's queue when its send goes on.
 func TestRestOfAResponseFromThisHostDoesNotWait(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{})
-	w := newWorker(t, r)
-	c := r.dial()
-	r.awaitOpen(1)
-	w.set(3)
+	r, w, c := newBeginning(t)
 	atomic.StoreUint32(&r.shared.Slots[2].Flags, uint32(maps.SlotLocal))
 	l := maps.Lease{Slot: 2, Number: 7}
 	if !r.s.Use(c.cookie, l, maps.VerdictSpilled, write("rest", Runs)) {

@@ -531,7 +531,7 @@ func (c *Conn) awaitMoved() bool {
 	})
 }
 
-// workerPause is about what a worker of the kernel needs for the beginning of a response. Go's own timers may take a millisecond.
+// workerPause is between the first looks at whether the beginning of a response has arrived. Go's own timers may take a millisecond.
 const workerPause = 50 * time.Microsecond
 
 // awaitBeginning lets the beginning of a response arrive, of which the rest is about to follow over TCP. The order is kept without that: while a
