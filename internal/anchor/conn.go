@@ -85,18 +85,18 @@ func (c *Conn) Ready() {
 	case poller.Ended:
 		// Where no program moves bytes, nothing is on its way to a client whose requests have been answered.
 		if c.bound != nil || !c.set.cfg.FastPath || c.gone() {
-			c.set.spawnClose(c)
+			c.set.closeSoon(c)
 			return
 		}
 		c.spawn(c.halfClosed)
 	default:
-		c.set.spawnClose(c)
+		c.set.closeSoon(c)
 	}
 }
 
 func (c *Conn) rearm() {
 	if err := c.set.poller.Rearm(c.fd); err != nil {
-		c.set.spawnClose(c)
+		c.set.closeSoon(c)
 	}
 }
 

@@ -132,7 +132,7 @@ func TestPanicReleasesLocks(t *testing.T) {
 		lock  *sync.Mutex
 	}{
 		{"of the set, by a new connection", func() { s.begin(c) }, &s.mu},
-		{"of a connection, by its end", func() { s.spawnClose(c) }, &c.writeMu},
+		{"of a connection, by its end", func() { c.closeUnused() }, &c.writeMu},
 	} {
 		func() {
 			defer func() {

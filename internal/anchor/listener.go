@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/poller"
+	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -50,6 +51,8 @@ type listener struct {
 	port uint16
 	// limit is how many connections may wait there.
 	limit int
+	// calls is how often acceptSoon was called since its goroutine began; 0: no goroutine runs.
+	calls atomic.Uint32
 }
 
 // sockaddrOf is an address as system calls take it. An IPv4 address in IPv6 form is one of IPv4.
@@ -107,7 +110,7 @@ func (s *Set) watchListener(l *listener) error {
 	if s.cfg.FastPath {
 		return nil
 	}
-	if err := s.poller.WatchAlways(l.fd, l); err != nil {
+	if err := s.poller.Watch(l.fd, l); err != nil {
 		return errors.Join(err, s.ready.remove(l))
 	}
 	return nil
@@ -133,7 +136,7 @@ func (s *Set) beginAccepting() (err error) {
 	s.Go(s.runSweeps)
 	s.accepting, err = poller.Every(func(time.Time) time.Duration {
 		if s.looks.Load() > 0 {
-			s.AcceptNow()
+			s.sweepSoon()
 			s.looks.Add(-1)
 			return announcePace
 		}
@@ -155,23 +158,35 @@ func queueLimit(fd int) (int, error) {
 
 // Announced accepts what waits, and what is about to: a client may know of its connection before the listener does.
 func (s *Set) Announced() {
-	s.AcceptNow()
-	if s.accepting != nil {
-		s.looks.Store(announceLooks)
-		s.accepting.Soon(announcePace)
+	if s.accepting == nil {
+		return // the poller tells
 	}
+	s.sweepSoon()
+	s.looks.Store(announceLooks)
+	s.accepting.Soon(announcePace)
 }
 
 // AcceptNow accepts what waits. What other goroutines have accepted is in the books, too, when it returns.
 func (s *Set) AcceptNow() {
+	s.acceptBy(func(l *listener) bool {
+		l.accept(all, all)
+		return true
+	})
+}
+
+// acceptBy has one listener after another accept what waits there, and forgets resets of connections that cannot come any more, if each says that it is all.
+func (s *Set) acceptBy(accept func(*listener) (everything bool)) {
 	atomic.StoreUint32(&s.cfg.Shared.Control.Arrived, 0)
 	s.left.Store(0)
-	refused := s.refusals.Load()
+	refused, complete := s.refusals.Load(), true
 	for _, l := range *s.hostListeners.Load() {
-		l.accept(all, all)
+		complete = accept(l) && complete
 	}
 	for _, l := range s.ready.look() {
-		l.accept(all, all)
+		complete = accept(l) && complete
+	}
+	if !complete {
+		return
 	}
 	s.ready.await()
 	if s.refusals.Load() == refused {
@@ -179,8 +194,80 @@ func (s *Set) AcceptNow() {
 	}
 }
 
-// Ready implements poller.Handler: it accepts a portion of what is there. The poller calls again for the rest, when others have had their turn.
-func (l *listener) Ready() { l.accept(sweepPortion, all) }
+// Ready implements poller.Handler: it has what is there accepted.
+func (l *listener) Ready() {
+	s := l.set
+	s.Go(func() {
+		defer l.rearm()
+		refused := s.refusals.Load()
+		l.acceptAll()
+		if s.refusals.Load() != refused {
+			s.awaitDescriptors()
+		}
+	})
+}
+
+// refusedPause is between two attempts to accept where there are no descriptors: the poller tells at once of what waits still.
+const refusedPause = 10 * time.Millisecond
+
+func (s *Set) awaitDescriptors() {
+	select {
+	case <-s.ctx.Done():
+	case <-time.After(refusedPause):
+	}
+}
+
+// rearm has the poller tell of the next connection.
+func (l *listener) rearm() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	if err := l.set.poller.Rearm(l.fd); err != nil {
+		l.set.cfg.Logger.Error("watch for connections", "err", err)
+	}
+}
+
+// ticket is that of the workload's tenant. Those of the host's connections are known when they have been accepted: to accept them waits for none.
+func (l *listener) ticket() *shares.Ticket {
+	if l.workload.ID == workload.Host {
+		return &shares.Ticket{}
+	}
+	return l.set.cfg.Scheduler.Ticket(tenantOf(l.workload, shares.Path{}))
+}
+
+// acceptAll accepts what waits, in portions, at the expense of the workload's tenant.
+func (l *listener) acceptAll() {
+	ticket := l.ticket()
+	defer ticket.Yield()
+	for {
+		ticket.Reschedule()
+		if accepted, _ := l.accept(sweepPortion, all); accepted < sweepPortion {
+			return
+		}
+		// Others have the tenant's time meanwhile.
+		ticket.Yield()
+		l.set.breathe()
+	}
+}
+
+// acceptSoon is acceptAll in a goroutine, of which each listener has one at most. Once the set closes it does nothing.
+func (l *listener) acceptSoon() {
+	if l.calls.Add(1) > 1 {
+		return
+	}
+	l.set.Go(func() {
+		for {
+			// What is called for from here on may be for a connection that comes behind the last look.
+			n := l.calls.Load()
+			l.acceptAll()
+			if l.calls.CompareAndSwap(n, 0) {
+				return
+			}
+		}
+	})
+}
 
 // all is more than can wait.
 const all = 1 << 30

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/maps/bpfmap"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 )
@@ -127,22 +126,37 @@ func TestLookEndsWithoutDescriptors(t *testing.T) {
 	r.mustHave(1, 0)
 }
 
-// slowTable is a table of which a look-up waits.
-type slowTable struct {
-	bpfmap.Table[maps.ConnKey, maps.ConnRecord]
-	asked, answer chan struct{}
-}
-
-func (s slowTable) Lookup(k maps.ConnKey) (maps.ConnRecord, bool, error) {
-	close(s.asked)
-	<-s.answer
-	return s.Table.Lookup(k)
+// As long as there are no descriptors the poller would tell of a connection without end.
+func TestAcceptingPausesWithoutDescriptors(t *testing.T) {
+	r := newRig(t, setup{slowPathOnly: true})
+	its, _ := r.s.listenersOf(r.cfg.Own)
+	for _, l := range its {
+		l.mu.Lock()
+	}
+	c := r.dial()
+	release := useDescriptorsUp(t)
+	began := time.Now()
+	for _, l := range its {
+		l.mu.Unlock()
+	}
+	await.Quiet(t, func() string {
+		if n := r.s.refusals.Load(); n < 3 {
+			return fmt.Sprintf("%d connections are refused, want 3", n)
+		}
+		return ""
+	})
+	// Each pause lasts as long at least, whatever else runs.
+	if n, most := r.s.refusals.Load(), uint64(time.Since(began)/refusedPause)+1; n > most {
+		t.Errorf("%d connections are refused in a time for %d", n, most)
+	}
+	release()
+	c.exchange("a request")
 }
 
 // AcceptNow says that whatever waited is in the books: a client that is not there by then has gone.
 func TestAcceptNowWaitsForThoseThatAccept(t *testing.T) {
 	r := prepare(t, setup{})
-	slow := slowTable{r.cfg.Sockets.Conns, make(chan struct{}), make(chan struct{})}
+	slow := hold(r.cfg.Sockets.Conns, func(maps.ConnKey) bool { return true })
 	r.cfg.Sockets.Conns = slow
 	s, err := New(r.cfg)
 	must(t, err)

@@ -122,13 +122,15 @@ type Leases interface {
 	LeaseOf(cookie uint64) (maps.Lease, bool)
 }
 
-// Config is what a Set needs; all fields but NoHost, Limits, Crashes and SynchronizeRCU are required.
+// Config is what a Set needs; all fields but Scheduler, NoHost, Limits, Crashes and SynchronizeRCU are required.
 type Config struct {
 	Shared  *maps.Shared
 	Sockets *maps.Sockets
 	Handler Handler
 	Leases  Leases
 	Logger  *slog.Logger
+	// Scheduler divides the time of what is done for clients here, as to close their connections. nil: that never waits.
+	Scheduler *shares.Scheduler
 	// Own is the network namespace the set lives in, NoHost says that its clients are not served: the kernel programs know it, and leave it alone.
 	Own    *workload.Workload
 	NoHost bool
@@ -176,8 +178,9 @@ type Set struct {
 	acceptAt atomic.Uint32
 	left     atomic.Int32
 	// bound counts the open connections that have come to bound sockets, and those between two listeners.
-	bound atomic.Int64
-	inner inner
+	bound    atomic.Int64
+	inner    inner
+	closings closings
 	// guarded counts the open connections that are kept.
 	guarded atomic.Int64
 	// ending is how long a connection must be without a request to be closed, in ns, because all are to end; 0: they are not.
@@ -218,7 +221,7 @@ func New(cfg Config) (*Set, error) {
 		return nil, errors.Join(err, ready.close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	s := &Set{cfg: cfg, poller: po, ctx: ctx, cancel: cancel, conns: map[uint64]*Conn{}, open: map[workload.ID]int{}, pendingResets: map[uint64]struct{}{}, limited: map[*Conn]struct{}{}, paced: make(chan struct{}, 1), arrived: make(chan struct{}, 1), closings: newClosings()}
 	s.ready, s.announced, s.withdrawn = ready, map[*workload.Workload]maps.AnchorPorts{}, map[*workload.Workload]maps.AnchorPorts{}
 	s.accounts = newAccounts(&s.cfg)
 	s.inner = inner{set: s, expected: map[netip.AddrPort]*visit{}}
@@ -300,7 +303,7 @@ func (s *Set) begin(c *Conn) {
 	}
 	if err := s.poller.Watch(c.fd, c); err != nil {
 		s.cfg.Logger.Warn("watch connection", "err", err)
-		s.spawnClose(c)
+		s.closeSoon(c)
 	}
 }
 
@@ -363,28 +366,6 @@ func (c *Conn) resetUsed() {
 		_ = conn.Close()
 	}
 	c.endNow()
-}
-
-// spawnClose closes a connection from the poller's thread, which must not wait for who uses it.
-func (s *Set) spawnClose(c *Conn) {
-	if c.closeUnused() {
-		return
-	}
-	// Whoever uses it may wait for the endpoint of a tunnel, and that for the client's end.
-	if c.bound == nil {
-		c.endLease()
-	}
-	c.spawn(c.close)
-}
-
-// closeUnused closes a connection, unless a goroutine uses it: then it reports false.
-func (c *Conn) closeUnused() bool {
-	if !c.writeMu.TryLock() {
-		return false
-	}
-	defer c.writeMu.Unlock()
-	c.closeLocked()
-	return true
 }
 
 func (s *Set) remove(c *Conn) {

@@ -31,9 +31,28 @@ func (s *Set) Arrived() {
 // acceptSoon has all that waits accepted: at once if that is little.
 func (s *Set) acceptSoon() {
 	if atomic.LoadUint32(&s.cfg.Shared.Control.Arrived)+uint32(s.left.Load()) <= sweepPortion {
-		s.AcceptNow()
+		s.acceptFew()
 		return
 	}
+	s.sweepSoon()
+}
+
+// acceptFew accepts what waits, but leaves to a goroutine what is more at one listener, and what one is accepting already: little may be what has come since.
+func (s *Set) acceptFew() {
+	s.acceptBy(func(l *listener) bool {
+		if l.calls.Load() > 0 {
+			return false
+		}
+		if n, _ := l.accept(sweepPortion, all); n < sweepPortion {
+			return true
+		}
+		l.acceptSoon()
+		return false
+	})
+}
+
+// sweepSoon has all that waits accepted. It does not wait.
+func (s *Set) sweepSoon() {
 	s.sweepAll.Store(true)
 	s.Arrived()
 }
@@ -54,24 +73,39 @@ func (s *Set) runSweeps() {
 func (s *Set) sweep() {
 	everything := s.sweepAll.Swap(false)
 	waiting := int(s.left.Load()) + int(atomic.SwapUint32(&s.cfg.Shared.Control.Arrived, 0))
+	if everything {
+		s.left.Store(0)
+		s.sweepEverything()
+		return
+	}
 	for _, l := range *s.hostListeners.Load() {
-		waiting -= s.sweepOne(l, waiting, everything)
+		waiting -= s.sweepOne(l, waiting)
 	}
 	for _, l := range s.ready.look() {
-		waiting -= s.sweepOne(l, waiting, everything)
-	}
-	if everything {
-		waiting = 0
+		waiting -= s.sweepOne(l, waiting)
 	}
 	s.left.Store(int32(max(waiting, 0)))
 }
 
+// sweepEverything accepts all that waits at listeners of the host. Each other workload has a goroutine for its own: one with many connections keeps none waiting.
+func (s *Set) sweepEverything() {
+	for _, l := range s.ready.look() {
+		l.acceptSoon()
+	}
+	for _, l := range *s.hostListeners.Load() {
+		l.acceptAll()
+	}
+}
+
 // sweepOne accepts from one listener, while so many wait at all of them, and returns how many it has accepted.
-func (s *Set) sweepOne(l *listener, waiting int, everything bool) (accepted int) {
+func (s *Set) sweepOne(l *listener, waiting int) (accepted int) {
+	ticket := l.ticket()
+	defer ticket.Yield()
 	for open := 0; ; s.breathe() {
+		ticket.Reschedule()
 		mostOpen := all
 		// As many as this may still wait when the next event is raised.
-		if !everything && waiting-accepted <= int(s.acceptAt.Load()) {
+		if waiting-accepted <= int(s.acceptAt.Load()) {
 			mostOpen = sweepOpen - open
 		}
 		n, o := l.accept(sweepPortion, mostOpen)
@@ -79,6 +113,7 @@ func (s *Set) sweepOne(l *listener, waiting int, everything bool) (accepted int)
 		if n < sweepPortion || o >= mostOpen {
 			return accepted
 		}
+		ticket.Yield()
 	}
 }
 

@@ -327,7 +327,7 @@ func (n *Node) build() error {
 		return err
 	}
 	n.anchors, err = anchor.New(anchor.Config{
-		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Own: own, NoHost: n.o.NoOwnNamespace,
+		Shared: d.Shared, Sockets: d.Sockets, Handler: n.handback, Leases: n.pool, Logger: n.log, Scheduler: n.scheduler, Own: own, NoHost: n.o.NoOwnNamespace,
 		MostConnections: maxConnections(files, d.Config.Sizes.Clients),
 		FastPath:        n.o.FastPath, Limits: func(listener uint32) anchor.Limits { return n.activator.Generation().Limits(listener) }, Crashes: n.crashes,
 	})
