@@ -12,6 +12,7 @@ const (
 	QuotaRequests        = "requests"
 	QuotaIdleConnections = "idle_connections"
 	QuotaCopies          = "copies"
+	QuotaMemory          = "memory"
 	QuotaNamespaces      = "namespaces"
 	QuotaDestinations    = "destinations"
 )

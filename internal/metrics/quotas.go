@@ -22,7 +22,7 @@ type Use struct {
 
 var (
 	quotaSize = describe("xlb_quota_size",
-		"Entries that a table may have which the workloads share: connections that are intercepted, i-socks, requests in user space, its idle connections, copies of requests, network namespaces, destinations of requests with series of their own. While others than the host are served, one may have as many as are left free; the host alone may have more than there are of what a descriptor is taken for.", "of")
+		"Entries that a table may have which the workloads share: connections that are intercepted, i-socks, requests in user space, its idle connections, copies of requests, memory for heads and bodies of requests in blocks of 16 KiB, network namespaces, destinations of requests with series of their own. While others than the host are served, one may have as many as are left free; the host alone may have more than there are of what a descriptor is taken for.", "of")
 	quotaTaken = describe("xlb_quota_taken",
 		"Entries of that table in use.", "of")
 	quotaRefused = describe("xlb_quota_refused_total",

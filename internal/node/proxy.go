@@ -47,6 +47,7 @@ func (n *Node) newProxy(files int) *slowpath.Proxy {
 		Ledger:    n.ledger,
 		Requests:  tableOf(maxRequests(files)),
 		Idle:      tableOf(maxIdle(files)),
+		Memory:    tableOf(maxBlocks),
 	})
 }
 

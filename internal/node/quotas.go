@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/quota"
+	"github.com/xlb-project/xlb/internal/slowpath/h1"
 	"github.com/xlb-project/xlb/internal/view"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -52,6 +53,11 @@ func maxNamespaces(files int) int { return max(files/4/pool.DescriptorsOfWorkloa
 // maxDestinations is how many pairs of a workload and a cluster have counts, and series, of their own: those of 800 pods with ten destinations each.
 const maxDestinations = 8192
 
+// maxBlocks is how many blocks of memory there are for long heads of requests, and for bodies that may be sent again: 256 MiB, of which one pod has a half, as 128
+// bodies of 1 MiB at a time or 1,024 heads of 60 KiB. The daemon's heap may be twice that, as the collector has it. It is no part of the host's memory, so that the
+// same clients are served alike on each node.
+const maxBlocks = 256 << 20 / h1.BlockSize
+
 // tableOf is one that has so many entries while workloads share it. The host alone may have any number: it takes nothing from others.
 func tableOf(size int) *quota.Table[workload.ID] {
 	table := quota.New[workload.ID](math.MaxInt, 1)
@@ -67,6 +73,7 @@ func (n *Node) quotas() []view.Quota {
 		{Of: admin.QuotaRequests, Usage: n.proxy.RequestUsage},
 		{Of: admin.QuotaIdleConnections, Usage: n.proxy.IdleUsage},
 		{Of: admin.QuotaCopies, Usage: n.proxy.CopyUsage},
+		{Of: admin.QuotaMemory, Usage: n.proxy.MemoryUsage},
 		{Of: admin.QuotaNamespaces, Usage: n.workloads.Usage},
 		{Of: admin.QuotaDestinations, Usage: n.ledger.Usage},
 	}

@@ -22,12 +22,13 @@ func (x *exchange) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// end gives up what the request has of the cluster and of copies, and ends its context. No goroutine reads its body any more. It runs behind the recovery
+// end gives up what the request has of the cluster, of copies and of its body, and ends its context. No goroutine reads its body any more. It runs behind the recovery
 // of the request, so that each step has one of its own; the client has its answer by then, or has been reset.
 func (x *exchange) end() {
 	x.proxy.config.Crashes.Each("the end of a request",
 		x.leave,
 		x.dropCopies,
+		x.replay.Drop,
 		func() {
 			if x.cancel != nil {
 				x.cancel(nil)

@@ -220,6 +220,8 @@ func (c *crashing) mustHaveNothing() {
 			return fmt.Sprintf("%d requests and %d copies are counted", active, mirrors)
 		case c.proxy.RequestUsage().Taken != 0:
 			return fmt.Sprintf("%d entries of requests are taken", c.proxy.RequestUsage().Taken)
+		case c.proxy.MemoryUsage().Taken != 0:
+			return fmt.Sprintf("%d blocks of memory are taken", c.proxy.MemoryUsage().Taken)
 		case c.proxy.IdleUsage().Taken != c.idleConns():
 			return fmt.Sprintf("%d entries of idle connections are taken, and %d connections idle", c.proxy.IdleUsage().Taken, c.idleConns())
 		case c.proxy.counters.active.Load() > c.others:
@@ -249,6 +251,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	}{
 		{name: "before an endpoint is chosen", at: "match", request: get},
 		{name: "when the cluster is looked for", at: "cluster", request: get},
+		{name: "behind a long head", at: "match", request: strings.Replace(get, "Host", "X: "+strings.Repeat("x", 20000)+"\r\nHost", 1)},
 		{name: "while it is connected to an endpoint", at: "dial", request: get},
 		{name: "while the request is sent", at: "write 1", request: get},
 		{name: "while a large request's head is sent", at: "write 1", request: posted, more: strings.Repeat("x", 100000)},

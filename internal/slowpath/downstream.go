@@ -37,6 +37,8 @@ type downstream struct {
 	reader *bufio.Reader // over in, for bodies
 	out    *h1.Writer
 	head   *[]byte // pooled; the bytes of the current head
+	// headMemory is what it takes of the memory that workloads share.
+	headMemory headMemory
 	// requests that have been read.
 	requests uint32
 	// headBegan is when the first byte of the current head was read.
@@ -63,6 +65,7 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	}
 	*d.head = append((*d.head)[:0], s.Resumed.request()...)
 	d.reader.Reset(d.in)
+	d.headMemory.memory = d.memory()
 	return d
 }
 
@@ -70,6 +73,7 @@ func (d *downstream) release() {
 	d.ticket.Yield()
 	d.session.Claim.unused()
 	d.session.Resumed.drop()
+	d.headMemory.GiveBack()
 	if d.crashed {
 		// Another goroutine may use the buffers still.
 		d.out.Abandon()
@@ -183,7 +187,10 @@ func (d *downstream) readHead(*boundary) (end int, state headState, reply LocalR
 			}
 			defer func() { _ = d.conn.SetReadDeadline(time.Time{}) }()
 		}
-		if err := d.fill(); err != nil {
+		switch err := d.fill(); {
+		case errors.Is(err, errNoMemory):
+			return 0, headRejected, ReplyOverloaded
+		case err != nil:
 			return 0, d.endOfHead(err), reply
 		}
 	}
@@ -206,15 +213,15 @@ func (d *downstream) endOfHead(err error) headState {
 	}
 }
 
-// fill reads once from the connection into the head buffer.
+// fill reads once from the connection into the head buffer. The error is errNoMemory for a head that gets no further block.
 func (d *downstream) fill() error {
-	b := *d.head
-	if len(b) == cap(b) {
-		b = append(b, 0)[:len(b)]
+	b, ok := d.headMemory.extend(*d.head, d.session.account())
+	if !ok {
+		return errNoMemory
 	}
 	// A client that has sent a part of a head holds no ticket for it.
 	d.ticket.Yield()
-	n, err := d.in.ReadConn(b[len(b):cap(b)])
+	n, err := d.in.ReadConn(b[len(b):d.headMemory.limit()])
 	*d.head = b[:len(b)+n]
 	if n > 0 {
 		return nil
@@ -238,14 +245,14 @@ func (d *downstream) skipEmptyLines() bool {
 func (d *downstream) collect() {
 	n := d.reader.Buffered()
 	if n == 0 && len(d.in.Pending) == 0 {
-		*d.head = (*d.head)[:0]
+		*d.head = d.headMemory.shrink((*d.head)[:0])
 		return
 	}
 	ahead, _ := d.reader.Peek(n)
 	rest := append(append([]byte(nil), ahead...), d.in.Pending...)
 	d.in.Pending = nil
 	d.reader.Reset(d.in)
-	*d.head = append((*d.head)[:0], rest...)
+	*d.head = d.headMemory.shrink(append((*d.head)[:0], rest...))
 }
 
 // buffered counts the bytes that are read but not consumed.

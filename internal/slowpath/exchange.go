@@ -48,9 +48,10 @@ type exchange struct {
 	senders   sync.WaitGroup
 	// sentSome: the endpoint's connection has taken some of the request.
 	sentSome bool
-	// retries is the route's policy at work, nil without one, and replay the body that it keeps.
-	retries *retries
-	replay  *h1.Replay
+	// retries is the route's policy at work, nil without one, and replay the body that it keeps, in bodyMemory.
+	retries    *retries
+	replay     *h1.Replay
+	bodyMemory memory
 	// bodySource is where the last attempt has the body from.
 	bodySource h1.BodySource
 	// tryCtx is that of the last attempt, which cancelTry ends, and headArrived says that it is answered; nil where
@@ -110,7 +111,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 	d.requests++
 	d.active = d.proxy.config.Active() // its head may have been long in coming
 	x := &exchange{
-		downstream: d, body: d.bodyOf(&h, end), view: view,
+		downstream: d, body: d.bodyOf(&h, end), view: view, bodyMemory: d.memory(),
 		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.active.Cluster},
 	}
 	x.Pacer = x
@@ -236,8 +237,11 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 func (x *exchange) goBy(active Configuration) { x.active, x.Clusters = active, active.Cluster }
 
 // letGo keeps of the configuration what the request has found there, and nothing else. A response, or a tunnel, may last for hours, and a configuration that
-// was replaced long ago takes 1 MB of memory for 10,000 clusters.
-func (x *exchange) letGo() { x.goBy(found{x.table(), x.to}) }
+// was replaced long ago takes 1 MB of memory for 10,000 clusters. Of the head it keeps what was read.
+func (x *exchange) letGo() {
+	x.goBy(found{x.table(), x.to})
+	x.headMemory.sentOn()
+}
 
 // findCluster finds one in the configuration that the request goes by at this moment.
 func (x *exchange) findCluster(name string) *model.Cluster { return x.active.Cluster(name) }

@@ -167,6 +167,9 @@ type Config struct {
 	Ledger *usage.Ledger
 	// Idle has one for each idle connection to an endpoint: one that is refused takes the place of another one of its workload. nil: they have no bound in all.
 	Idle *quota.Table[workload.ID]
+	// Memory has one for each block of memory, of h1.BlockSize bytes, that a request takes beyond what each has anyway: for a long head, and for a body that may be
+	// sent again. A head that is refused is answered 503, and a body is not kept then. nil: they have no bound in all.
+	Memory *quota.Table[workload.ID]
 }
 
 // Proxy serves all listeners. It is safe for concurrent use.
@@ -201,7 +204,7 @@ func New(config Config) *Proxy {
 		config.Dial = conns.Dial
 	}
 	p := &Proxy{config: config, quotas: newQuotas(&config)}
-	p.config.Requests, p.config.Idle = p.quotas.requests, p.quotas.idle
+	p.config.Requests, p.config.Idle, p.config.Memory = p.quotas.requests, p.quotas.idle, p.quotas.memory
 	p.breakers = policy.NewCircuitBreakers(p.config.Loads)
 	p.base, p.stop = context.WithCancel(context.Background())
 	p.conns = conns.New(p.config.connecting(p.base))

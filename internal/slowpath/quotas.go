@@ -17,8 +17,8 @@ var errOverQuota = errors.New("the client's network namespace has as many reques
 
 // quotas divide what workloads share of the proxy. While others than the host are served, one may have as many entries of a table as are left free.
 type quotas struct {
-	// requests in progress, and connections without HTTP; idle connections to endpoints; copies of requests under way.
-	requests, idle, copies *quota.Table[workload.ID]
+	// requests in progress, and connections without HTTP; idle connections to endpoints; copies of requests under way; blocks of memory.
+	requests, idle, copies, memory *quota.Table[workload.ID]
 
 	mu sync.Mutex
 	// served are the workloads other than the host, with their accounts. Guarded by mu.
@@ -29,13 +29,14 @@ func newQuotas(c *Config) *quotas {
 	unbounded := func() *quota.Table[workload.ID] { return quota.New[workload.ID](math.MaxInt, 1) }
 	return &quotas{
 		requests: cmp.Or(c.Requests, unbounded()), idle: cmp.Or(c.Idle, unbounded()), copies: quota.New[workload.ID](maxMirrors, 1),
+		memory: cmp.Or(c.Memory, unbounded()),
 		served: map[workload.ID]workload.ID{},
 	}
 }
 
 // all are the tables.
 func (q *quotas) all() []*quota.Table[workload.ID] {
-	return []*quota.Table[workload.ID]{q.requests, q.idle, q.copies}
+	return []*quota.Table[workload.ID]{q.requests, q.idle, q.copies, q.memory}
 }
 
 // join has the tables shared from now on, if the workload is not the host.
@@ -114,3 +115,6 @@ func (p *Proxy) IdleUsage() quota.Usage[workload.ID] { return p.quotas.idle.Usag
 
 // CopyUsage is who has how many of the copies of requests that are under way. A refused one was not made.
 func (p *Proxy) CopyUsage() quota.Usage[workload.ID] { return p.quotas.copies.Usage() }
+
+// MemoryUsage is who has how many blocks of memory, of h1.BlockSize bytes. For a refused one a request was answered 503, or its body not kept.
+func (p *Proxy) MemoryUsage() quota.Usage[workload.ID] { return p.quotas.memory.Usage() }

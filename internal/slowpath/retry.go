@@ -31,8 +31,9 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 		x.retries.retryPicker = begin(x.cluster, x.Share.Criteria, x.retries.AvoidPriorities())
 	}
 	if x.body != nil && !x.retries.Over() {
-		x.replay = h1.NewReplay(x.body)
+		x.replay = h1.NewReplay(x.body, &x.bodyMemory)
 	}
+	defer x.replay.NoMore()
 	defer x.retries.Leave()
 	for {
 		if x.attempt == nil && (x.Attempts > 0 && x.clusterHasGone() || !x.pick(claim)) {
@@ -44,7 +45,7 @@ func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 		claim = nil
 		resp, err := x.try()
 		wait, again := x.decide(resp, err)
-		again = again && x.takesEntry()
+		again = again && x.takesEntry() && x.replay.Hold()
 		switch {
 		case again:
 		case err != nil:

@@ -33,6 +33,12 @@ type neighbours struct {
 func newNeighbours(t *testing.T, mode harness.Mode, more ...harness.Config) *neighbours {
 	t.Helper()
 	node := harness.NewNode(t)
+	return newNeighboursOf(t, node, mode, quotaFiles, more...)
+}
+
+// newNeighboursOf are on a node, and the daemon has so many descriptors.
+func newNeighboursOf(t *testing.T, node *harness.Node, mode harness.Mode, files int, more ...harness.Config) *neighbours {
+	t.Helper()
 	n := &neighbours{hostile: node.Pod(t), other: node.Pod(t), host: node.Place}
 	config := harness.OneCluster(podService, originOf(t, node.OtherHost(t), "a", false), originOf(t, node.Pod(t), "b", false))
 	for _, one := range more {
@@ -40,7 +46,7 @@ func newNeighbours(t *testing.T, mode harness.Mode, more ...harness.Config) *nei
 	}
 	// Circuit breakers are not what is tried here.
 	config.Clusters[0].Fields = map[string]any{"circuit_breakers": map[string]any{"thresholds": []any{map[string]any{"max_requests": 10000, "max_connections": 10000, "max_pending_requests": 10000}}}}
-	config.Files = quotaFiles
+	config.Files = files
 	// The address leads nowhere: what is not balanced would wait.
 	config.Arguments = []string{"--when-down=fail"}
 	for i, p := range []*harness.Pod{n.hostile, n.other} {

@@ -8,15 +8,15 @@ import "sync"
 const (
 	// copySize is the length of buffers for bodies, in bytes.
 	copySize = 32 << 10
-	// headSize is the capacity that buffers for heads begin with, in bytes.
-	headSize = 4 << 10
+	// HeadSize is the capacity that buffers for heads begin with, in bytes.
+	HeadSize = 4 << 10
 	// MaxHead is the capacity of the largest buffer for heads that is kept, in bytes.
 	MaxHead = 16 << 10
 )
 
 var (
 	copies = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
-	heads  = sync.Pool{New: func() any { b := make([]byte, 0, headSize); return &b }}
+	heads  = sync.Pool{New: func() any { b := make([]byte, 0, HeadSize); return &b }}
 )
 
 // Copy returns a buffer of 32 KiB to copy a body through. Its user returns it with PutCopy.

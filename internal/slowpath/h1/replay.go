@@ -18,30 +18,90 @@ type BodySource interface {
 	Whole() bool
 }
 
-// Replay keeps a request's body so that several attempts, one after another, can send it. One that is too long is not kept: then there is
-// no further attempt. An attempt that has been given up may still wait for the client; what it reads is kept for the next one.
+// Replay keeps a request's body so that several attempts, one after another, can send it. One that is too long, or gets no memory, is not kept: then
+// there is no further attempt. An attempt that has been given up may still wait for the client; what it reads is kept for the next one.
 type Replay struct {
 	body *RequestBody
 
 	readMu sync.Mutex // held while the client is read
 
 	mu      sync.Mutex
-	buffer  []byte        // guarded by mu
-	tooLong bool          // guarded by mu
+	buffer  replayBuffer  // guarded by mu
+	spoiled bool          // guarded by mu; the buffer is empty, and stays so
+	isLast  bool          // guarded by mu; no attempt follows the current one
 	current *ReplayReader // guarded by mu; of the last attempt
 }
 
-// NewReplay returns a Replay of a body, of which nothing has been read.
-func NewReplay(b *RequestBody) *Replay { return &Replay{body: b} }
+// NewReplay returns a Replay of a body, of which nothing has been read. What it keeps beyond 4 KiB takes memory. Its user calls Drop in the end.
+func NewReplay(b *RequestBody, memory Memory) *Replay {
+	return &Replay{body: b, buffer: replayBuffer{memory: memory}}
+}
 
-// Spoiled reports whether the body was too long to be kept, so that it cannot be sent again from its beginning. A nil Replay is not spoiled.
+// Spoiled reports whether the body was too long to be kept, or got no memory, so that it cannot be sent again from its beginning. A nil Replay is not
+// spoiled.
 func (r *Replay) Spoiled() bool {
 	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.tooLong
+	return r.spoiled
+}
+
+// Hold has all be kept that is read from now on, whatever it takes, and reports true; or it reports false, since the body is spoiled. It is called before another
+// attempt, which is certain to have the whole body then. Readers of earlier attempts read no more. A nil Replay can be sent again.
+func (r *Replay) Hold() bool {
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.spoiled {
+		return false
+	}
+	r.current = nil
+	return true
+}
+
+// NoMore says that no attempt follows the current one: what that has read is kept no longer. A nil Replay has no attempts.
+func (r *Replay) NoMore() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isLast = true
+	r.dropReadLocked()
+}
+
+// Drop ends the use of what has been kept. No attempt reads it any more. nil has kept nothing.
+func (r *Replay) Drop() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spoilLocked()
+}
+
+// dropReadLocked drops what is kept when the last attempt has read all of it.
+func (r *Replay) dropReadLocked() {
+	if !r.isLast || r.current != nil && r.current.at < r.buffer.length {
+		return
+	}
+	r.forgetLocked()
+}
+
+func (r *Replay) spoilLocked() {
+	r.spoiled = true
+	r.forgetLocked()
+}
+
+func (r *Replay) forgetLocked() {
+	r.buffer.drop()
+	if r.current != nil {
+		r.current.at = 0
+	}
 }
 
 // Begin starts an attempt and returns its body. Readers of earlier attempts read no more.
@@ -63,7 +123,7 @@ func (s *ReplayReader) Whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.body.Whole() && s.at >= len(r.buffer)
+	return r.body.Whole() && s.at >= r.buffer.length
 }
 
 // Read implements BodySource. It returns what has been kept, and then reads the client. A reader of an earlier attempt gets an error.
@@ -94,11 +154,14 @@ func (s *ReplayReader) again(p []byte) (n int, ok bool) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tooLong || s.at >= len(r.buffer) {
+	if s.at >= r.buffer.length {
 		return 0, false
 	}
-	n = copy(p, r.buffer[s.at:])
+	n = r.buffer.read(p, s.at)
 	s.at += n
+	if r.current == s {
+		r.dropReadLocked()
+	}
 	return n, true
 }
 
@@ -114,14 +177,14 @@ func (s *ReplayReader) keep(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.tooLong:
+	case r.spoiled, r.isLast && r.current == s:
 		return
-	case r.current == s && len(r.buffer)+len(b) > maxReplay:
-		r.tooLong, r.buffer = true, nil
-		s.at = 0
+	case r.current != s:
+		r.buffer.insist(b)
+	case r.buffer.length+len(b) > maxReplay || !r.buffer.add(b):
+		r.spoilLocked()
 		return
 	}
-	r.buffer = append(r.buffer, b...)
 	s.at += len(b)
 }
 
@@ -133,17 +196,24 @@ func (s *ReplayReader) AppendSmall(b []byte, buffered func() int) []byte {
 		return b
 	}
 	defer r.readMu.Unlock()
-	if !r.body.Whole() && r.body.Small(buffered) {
+	if !r.body.Whole() && !r.hasKept() && r.body.Small(buffered) {
+		// It is the whole body, and needs no block.
 		s.keep(r.body.AppendTo(nil))
 		s.rewind()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.body.Whole() || len(r.buffer) > smallBody {
+	if !r.body.Whole() || r.buffer.length > smallBody || r.buffer.length == 0 {
 		return b
 	}
-	s.at = len(r.buffer)
-	return append(b, r.buffer...)
+	s.at = r.buffer.length
+	return append(b, r.buffer.blocks[0]...)
+}
+
+func (r *Replay) hasKept() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buffer.length > 0
 }
 
 func (s *ReplayReader) rewind() {
