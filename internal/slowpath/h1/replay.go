@@ -29,6 +29,8 @@ type Replay struct {
 	buffer  replayBuffer  // guarded by mu
 	spoiled bool          // guarded by mu; the buffer is empty, and stays so
 	isLast  bool          // guarded by mu; no attempt follows the current one
+	read    int           // guarded by mu; bytes that have been read of the client, of which the last ones are in the buffer
+	ended   bool          // guarded by mu; with them the body has ended
 	current *ReplayReader // guarded by mu; of the last attempt
 }
 
@@ -86,22 +88,15 @@ func (r *Replay) Drop() {
 
 // dropReadLocked drops what is kept when the last attempt has read all of it.
 func (r *Replay) dropReadLocked() {
-	if !r.isLast || r.current != nil && r.current.at < r.buffer.length {
+	if !r.isLast || r.current != nil && r.current.at < r.read {
 		return
 	}
-	r.forgetLocked()
+	r.buffer.drop()
 }
 
 func (r *Replay) spoilLocked() {
 	r.spoiled = true
-	r.forgetLocked()
-}
-
-func (r *Replay) forgetLocked() {
 	r.buffer.drop()
-	if r.current != nil {
-		r.current.at = 0
-	}
 }
 
 // Begin starts an attempt and returns its body. Readers of earlier attempts read no more.
@@ -115,15 +110,16 @@ func (r *Replay) Begin() *ReplayReader {
 // ReplayReader is the body of one attempt. It implements BodySource.
 type ReplayReader struct {
 	replay *Replay
-	at     int // guarded by replay.mu
+	at     int // guarded by replay.mu; bytes of the body that it has returned
 }
 
-// Whole implements BodySource.
+// Whole implements BodySource. The body that has ended may have a last piece that an earlier attempt has read and not kept yet, and an attempt that has been given up
+// may have missed what is kept no longer.
 func (s *ReplayReader) Whole() bool {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.body.Whole() && s.at >= r.buffer.length
+	return r.ended && s.at == r.read
 }
 
 // Read implements BodySource. It returns what has been kept, and then reads the client. A reader of an earlier attempt gets an error.
@@ -154,10 +150,11 @@ func (s *ReplayReader) again(p []byte) (n int, ok bool) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.at >= r.buffer.length {
+	at := s.at - (r.read - r.buffer.length)
+	if at < 0 || s.at == r.read {
 		return 0, false
 	}
-	n = r.buffer.read(p, s.at)
+	n = r.buffer.read(p, at)
 	s.at += n
 	if r.current == s {
 		r.dropReadLocked()
@@ -176,16 +173,16 @@ func (s *ReplayReader) keep(b []byte) {
 	r := s.replay
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.read += len(b)
+	s.at += len(b)
+	r.ended = r.body.Whole()
 	switch {
 	case r.spoiled, r.isLast && r.current == s:
-		return
 	case r.current != s:
 		r.buffer.insist(b)
 	case r.buffer.length+len(b) > maxReplay || !r.buffer.add(b):
 		r.spoilLocked()
-		return
 	}
-	s.at += len(b)
 }
 
 // AppendSmall appends a body that is short and at hand, so that it is sent with the head; otherwise it appends nothing. A body that an earlier attempt
