@@ -2,9 +2,14 @@
 
 package h1
 
+import "sync"
+
 // BlockSize is the unit of the memory that requests share, in bytes: large enough that a body of a megabyte takes 64, small enough that one of a few kilobytes
 // wastes little.
 const BlockSize = 16 << 10
+
+// freeBlocks are those that no request uses. What is read of a block is a copy.
+var freeBlocks = sync.Pool{New: func() any { return new([BlockSize]byte) }}
 
 // Memory is what a request may have of the memory that requests share, beyond what each has anyway. It need not be safe for concurrent use.
 type Memory interface {
@@ -14,8 +19,8 @@ type Memory interface {
 	GiveBack()
 }
 
-// replayBuffer has the beginning of a body. A small one takes no block, since each request may have so much; a longer one takes one for each that it has, which is made
-// in its whole length: nothing is copied, or left as garbage, while it grows.
+// replayBuffer has the beginning of a body. A small one takes no block, since each request may have so much; a longer one takes one for each that it has, which has
+// its whole length from the beginning: nothing is copied, or left as garbage, while it grows.
 type replayBuffer struct {
 	memory Memory
 	// blocks but the first are BlockSize long, and the last one maybe less.
@@ -39,7 +44,7 @@ func (r *replayBuffer) append(b []byte, insists bool) bool {
 			if !r.memory.Take() && !insists {
 				return false
 			}
-			r.blocks = append(r.blocks, make([]byte, 0, BlockSize))
+			r.blocks = append(r.blocks, freeBlocks.Get().(*[BlockSize]byte)[:0])
 		}
 		n := r.fill(b)
 		b = b[n:]
@@ -86,6 +91,11 @@ func (r *replayBuffer) read(p []byte, at int) int {
 
 // drop forgets all, and gives its blocks back.
 func (r *replayBuffer) drop() {
+	for _, b := range r.blocks {
+		if cap(b) == BlockSize {
+			freeBlocks.Put((*[BlockSize]byte)(b[:BlockSize]))
+		}
+	}
 	r.blocks, r.length = nil, 0
 	r.memory.GiveBack()
 }
