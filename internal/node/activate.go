@@ -16,7 +16,7 @@ func (n *Node) newActivator() *activate.Activator {
 	return activate.New(activate.Config{
 		Reconciler: n.reconcil, Logger: n.log, Ending: n.ending,
 		Complete:      func(cfg *model.Config) *model.Config { return n.inner.Mark(n.bound.AddOwnAddresses(cfg)) },
-		ClustersLeave: func() { n.view.Observe() },
+		ClustersLeave: func() { n.status.Observe() },
 		Followers: []func(*activate.Change){
 			func(c *activate.Change) { n.guards.Apply(c.Kernel.Endpoints) },
 			n.sweepSlowPath,
@@ -33,7 +33,7 @@ func (n *Node) newActivator() *activate.Activator {
 func (n *Node) newPools() *activate.Pools {
 	return activate.NewPools(activate.PoolsConfig{
 		FastPath: n.o.FastPath, Shared: n.datapath.Shared, Reconciler: n.reconcil, Pool: func() *pool.Pool { return n.pool }, KeepConnections: n.proxy.KeepConnections,
-		EndpointsLeave: func() { n.view.Observe() },
+		EndpointsLeave: func() { n.status.Observe() },
 	})
 }
 

@@ -41,8 +41,8 @@ import (
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/source"
+	"github.com/xlb-project/xlb/internal/status"
 	"github.com/xlb-project/xlb/internal/usage"
-	"github.com/xlb-project/xlb/internal/view"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -148,7 +148,7 @@ type Node struct {
 	admin        *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
 	// source is where configurations come from. One change at a time comes into force: Source.Exclusive has the lock.
 	source *source.Source
-	view   *view.View
+	status *status.Status
 
 	ready       atomic.Pointer[error]
 	unsupported string // why the kernel cannot run the fast path that was asked for; "": it can, or it was not
@@ -345,7 +345,7 @@ func (n *Node) build() error {
 	if err := n.newRuntime(); err != nil {
 		return err
 	}
-	n.view = n.newView()
+	n.status = n.newStatus()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
 	n.followPods()
@@ -420,7 +420,7 @@ func (n *Node) background(ctx context.Context, api *adminserver.Server) {
 }
 
 func (n *Node) beginAdmin(ctx context.Context, api *adminserver.Server) {
-	handler := n.source.WithClientStatus(admin.NewHandler(n.view, n.view.Metrics()))
+	handler := n.source.WithClientStatus(admin.NewHandler(n.status, n.status.Metrics()))
 	n.source.Exclusive(func() {
 		n.admin = api
 		n.spawn(api.Serve(ctx, handler))
@@ -586,8 +586,8 @@ func (n *Node) busy() bool {
 
 func (n *Node) setReady(err error) { n.ready.Store(&err) }
 
-func (n *Node) newView() *view.View {
-	c := view.Config{
+func (n *Node) newStatus() *status.Status {
+	c := status.Config{
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
 		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), Carried: n.carried, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
@@ -595,5 +595,5 @@ func (n *Node) newView() *view.View {
 	if n.runtime != nil {
 		c.NRI = n.runtime.State
 	}
-	return view.New(c)
+	return status.New(c)
 }

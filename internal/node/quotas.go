@@ -12,7 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/slowpath/h1"
-	"github.com/xlb-project/xlb/internal/view"
+	"github.com/xlb-project/xlb/internal/status"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -66,8 +66,8 @@ func tableOf(size int) *quota.Table[workload.ID] {
 }
 
 // quotas are the tables that workloads share, as they are shown.
-func (n *Node) quotas() []view.Quota {
-	return []view.Quota{
+func (n *Node) quotas() []status.Quota {
+	return []status.Quota{
 		{Of: admin.QuotaConnections, Usage: n.anchors.ConnectionUsage},
 		{Of: admin.QuotaISocks, Usage: n.pool.Usage},
 		{Of: admin.QuotaRequests, Usage: n.proxy.RequestUsage},

@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath", "workload"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "pool", "reconcile", "selection", "shares", "slowpath", "upstream", "usage", "workload"},
-	"view":        {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota", "usage"},
+	"status":      {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota", "usage"},
 	"node":        {anything},
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"github.com/xlb-project/xlb/internal/admin"
@@ -8,18 +8,18 @@ import (
 )
 
 // Guarded implements admin.Source.
-func (v *View) Guarded() (list []admin.Guarded) {
-	if why := v.cfg.Unsupported(); why != "" {
+func (s *Status) Guarded() (list []admin.Guarded) {
+	if why := s.cfg.Unsupported(); why != "" {
 		list = append(list, admin.Guarded{Scope: "kernel", Why: why})
 	}
-	for _, o := range v.cfg.Guards.Off() {
+	for _, o := range s.cfg.Guards.Off() {
 		row := admin.Guarded{Scope: o.Scope.String(), Why: o.Why, Since: &o.Since}
 		if o.Scope == guard.Endpoint {
 			row.Endpoint, row.Until = o.Endpoint.String(), &o.Until
 		}
 		list = append(list, row)
 	}
-	if kept := v.cfg.Anchors.Guarded(); kept > 0 {
+	if kept := s.cfg.Anchors.Guarded(); kept > 0 {
 		list = append(list, admin.Guarded{Scope: guard.Client.String(), Connections: kept, Why: "each broke invariants too often; the log has some"})
 	}
 	return list
@@ -31,7 +31,7 @@ func (m measured) Guarded() map[string]uint64 {
 	for _, scope := range guard.Scopes() {
 		counts[scope.String()] = 0
 	}
-	for _, g := range m.v.Guarded() {
+	for _, g := range m.status.Guarded() {
 		switch g.Scope {
 		case guard.Client.String():
 			counts[g.Scope] = uint64(g.Connections)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"errors"
@@ -92,7 +92,7 @@ func TestNamesOfWorkloadsAreTheBestThatAreKnown(t *testing.T) {
 }
 
 func TestExplainKnowsTheClientsWorkload(t *testing.T) {
-	v := &View{cfg: Config{Workloads: fixed{
+	s := &Status{cfg: Config{Workloads: fixed{
 		{Inode: 11, State: workload.Served},
 		{ID: 2, Inode: 12, State: workload.Excluded, Why: "label a: b", Identity: pod.Identity{Namespace: "shop", Name: "web-1"}},
 		{ID: 3, Inode: 13, State: workload.Leaving},
@@ -109,7 +109,7 @@ func TestExplainKnowsTheClientsWorkload(t *testing.T) {
 		{"not known", 14, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, v.explainedWorkload(tt.netns)); diff != "" {
+			if diff := cmp.Diff(tt.want, s.explainedWorkload(tt.netns)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -117,18 +117,18 @@ func TestExplainKnowsTheClientsWorkload(t *testing.T) {
 }
 
 func TestRuntimeIsMeasuredWhereOneIsAsked(t *testing.T) {
-	v := &View{cfg: Config{Workloads: fixed{}}}
-	if got := (measured{v}).NRI(); got != nil {
+	s := &Status{cfg: Config{Workloads: fixed{}}}
+	if got := (measured{s}).NRI(); got != nil {
 		t.Errorf("without a client: got %+v", got)
 	}
-	v.cfg.NRI = func() nri.State {
+	s.cfg.NRI = func() nri.State {
 		return nri.State{Connected: true, Runtime: "containerd 2.3.7", Pods: 5, Late: 1, Failed: 2}
 	}
 	want := metrics.NRI{Connected: true, Pods: 5, Late: 1, Failed: 2}
-	if got := (measured{v}).NRI(); got == nil || *got != want {
+	if got := (measured{s}).NRI(); got == nil || *got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := (measured{v}).Workloads().Excluded; got != 3 {
+	if got := (measured{s}).Workloads().Excluded; got != 3 {
 		t.Errorf("%d were excluded, want 3", got)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 )
 
 // destinations are what was carried for each workload, by the names of clusters.
-func (v *View) destinations() map[workload.ID][]admin.Destination {
+func (s *Status) destinations() map[workload.ID][]admin.Destination {
 	by := map[workload.ID][]admin.Destination{}
-	for to, t := range v.cfg.Carried() {
+	for to, t := range s.cfg.Carried() {
 		by[to.Workload] = append(by[to.Workload], admin.Destination{
 			Cluster: to.Cluster, Requests: t.Requests, RequestBytes: t.RequestBytes, ResponseBytes: t.ResponseBytes,
 			SlowWorkSeconds: t.SlowWork.Seconds(), ProgramSeconds: t.ProgramTime.Seconds(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"testing"
@@ -40,13 +40,13 @@ func TestUsesAreThoseOfTheAccount(t *testing.T) {
 	// The first of the account has left.
 	all := fixed{{State: workload.Served}, {ID: 8, Account: 7, Inode: 18, State: workload.Served}, {ID: 9, Account: 7, Inode: 19, State: workload.Served}}
 	usage := quota.Usage[workload.ID]{Size: 16, Taken: 4, Refused: 2, By: map[workload.ID]quota.Use{7: {Taken: 4, Refused: 2}}}
-	v := &View{cfg: Config{Workloads: all, Quotas: []Quota{{"isocks", func() quota.Usage[workload.ID] { return usage }}}}}
+	s := &Status{cfg: Config{Workloads: all, Quotas: []Quota{{"isocks", func() quota.Usage[workload.ID] { return usage }}}}}
 	var got []map[string]admin.QuotaUse
 	var series []map[string]metrics.Use
 	seen := map[uint32]bool{}
 	for i := range all {
 		row := workloadRow(&all[i], nil)
-		row.Uses = v.uses(all[i].Account, v.usages())
+		row.Uses = s.uses(all[i].Account, s.usages())
 		got, series = append(got, row.Uses), append(series, usesOf(&row, seen))
 	}
 	its := map[string]admin.QuotaUse{"isocks": {Taken: 4, Refused: 2}}
@@ -56,10 +56,10 @@ func TestUsesAreThoseOfTheAccount(t *testing.T) {
 	if diff := cmp.Diff([]map[string]metrics.Use{{"isocks": {}}, {"isocks": {Taken: 4, Refused: 2}}, nil}, series); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
-	if rows := v.Quotas(); rows[0].Most == nil || rows[0].Most.Name != "netns 18" {
+	if rows := s.Quotas(); rows[0].Most == nil || rows[0].Most.Name != "netns 18" {
 		t.Errorf("table: %+v, want that the account is called by its first workload", rows)
 	}
-	if diff := cmp.Diff([]metrics.Quota{{Of: "isocks", Size: 16, Taken: 4, Refused: 2}}, measured{v}.Quotas()); diff != "" {
+	if diff := cmp.Diff([]metrics.Quota{{Of: "isocks", Size: 16, Taken: 4, Refused: 2}}, measured{s}.Quotas()); diff != "" {
 		t.Errorf("tables (-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"log/slog"
@@ -32,10 +32,10 @@ import (
 
 var (
 	_ metrics.Source = measured{}
-	_ admin.Source   = (*View)(nil)
+	_ admin.Source   = (*Status)(nil)
 )
 
-// Config is what a View looks at. All of it is needed but NRI.
+// Config is what a Status looks at. All of it is needed but NRI.
 type Config struct {
 	Build metrics.Build
 	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
@@ -73,60 +73,60 @@ type Config struct {
 	Recorder *metrics.Recorder
 }
 
-// View is what the admin API and metrics show. It is safe for concurrent use.
-type View struct {
+// Status is what the admin API and metrics show. It is safe for concurrent use.
+type Status struct {
 	cfg     Config
 	metrics *metrics.Collector
 }
 
 // New looks at a daemon that is about to begin.
-func New(cfg Config) *View {
-	v := &View{cfg: cfg}
-	v.metrics = metrics.NewCollector(measured{v}, cfg.Recorder)
-	return v
+func New(cfg Config) *Status {
+	s := &Status{cfg: cfg}
+	s.metrics = metrics.NewCollector(measured{s}, cfg.Recorder)
+	return s
 }
 
 // Observe brings the totals up to date. Call it before clusters go: what their endpoints have counted is not found any more afterwards.
-func (v *View) Observe() { v.metrics.Observe() }
+func (s *Status) Observe() { s.metrics.Observe() }
 
 // Metrics is the page of metrics.
-func (v *View) Metrics() http.Handler {
-	return v.metrics.Handler()
+func (s *Status) Metrics() http.Handler {
+	return s.metrics.Handler()
 }
 
 // Ready implements admin.Source.
-func (v *View) Ready() error { return v.cfg.Ready() }
+func (s *Status) Ready() error { return s.cfg.Ready() }
 
 // Config implements admin.Source.
-func (v *View) Config() admin.Config {
-	now := v.cfg.Activator.Generation()
+func (s *Status) Config() admin.Config {
+	now := s.cfg.Activator.Generation()
 	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since()}
-	v.cfg.Source.Describe(&c)
+	s.cfg.Source.Describe(&c)
 	return c
 }
 
 // Origins implements admin.Source.
-func (v *View) Origins() []admin.Origin { return v.cfg.Source.Origins() }
+func (s *Status) Origins() []admin.Origin { return s.cfg.Source.Origins() }
 
 // Notes implements admin.Source.
-func (v *View) Notes() []admin.Note {
-	return v.cfg.Source.Notes(v.cfg.Activator.Generation().Config().Listeners)
+func (s *Status) Notes() []admin.Note {
+	return s.cfg.Source.Notes(s.cfg.Activator.Generation().Config().Listeners)
 }
 
 // Snapshot implements admin.Source.
-func (v *View) Snapshot() (*metrics.Snapshot, error) { return v.metrics.Snapshot() }
+func (s *Status) Snapshot() (*metrics.Snapshot, error) { return s.metrics.Snapshot() }
 
 // Bound implements admin.Source.
-func (v *View) Bound(l *model.Listener) string {
+func (s *Status) Bound(l *model.Listener) string {
 	if !l.Bound {
 		return ""
 	}
-	return v.cfg.Bound.State(l.Address)
+	return s.cfg.Bound.State(l.Address)
 }
 
 // Intercepted implements admin.Source.
-func (v *View) Intercepted(l *model.Listener) (bool, error) {
-	if atomic.LoadUint32(&v.cfg.Datapath.Shared.Control.Draining) != 0 {
+func (s *Status) Intercepted(l *model.Listener) (bool, error) {
+	if atomic.LoadUint32(&s.cfg.Datapath.Shared.Control.Draining) != 0 {
 		return false, nil
 	}
 	keys := []maps.ListenerKey{compile.KeyOf(l)}
@@ -137,7 +137,7 @@ func (v *View) Intercepted(l *model.Listener) (bool, error) {
 		}
 	}
 	for _, key := range keys {
-		if number, _, err := v.cfg.Datapath.Config.VIPs.Lookup(key); err != nil || number != 0 {
+		if number, _, err := s.cfg.Datapath.Config.VIPs.Lookup(key); err != nil || number != 0 {
 			return number != 0, err
 		}
 	}
@@ -145,26 +145,26 @@ func (v *View) Intercepted(l *model.Listener) (bool, error) {
 }
 
 // Connections implements admin.Source.
-func (v *View) Connections(limit int) ([]admin.Connection, error) {
-	list := v.cfg.Anchors.List()
+func (s *Status) Connections(limit int) ([]admin.Connection, error) {
+	list := s.cfg.Anchors.List()
 	if len(list) > limit {
 		list = list[:limit]
 	}
-	out, names := make([]admin.Connection, 0, len(list)), namesOf(v.cfg.Workloads.List())
+	out, names := make([]admin.Connection, 0, len(list)), namesOf(s.cfg.Workloads.List())
 	for _, c := range list {
 		if c.Bound {
-			name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
+			name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
 			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "slow", Reason: "bound", Opened: c.Opened})
 			continue
 		}
-		slow, onSlow, err := v.cfg.Datapath.Sockets.SlowConns.Lookup(c.Cookie)
+		slow, onSlow, err := s.cfg.Datapath.Sockets.SlowConns.Lookup(c.Cookie)
 		if err != nil {
 			return nil, err
 		}
-		name, _, _ := v.cfg.Reconciler.Listener(c.Listener)
+		name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
 		number := uint32(c.Workload)
 		row := admin.Connection{Client: c.Client, WorkloadID: &number, Workload: names[c.Workload], Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
-		if onSlow || !v.cfg.FastPath {
+		if onSlow || !s.cfg.FastPath {
 			row.Path = "slow"
 		}
 		if onSlow {
@@ -186,26 +186,26 @@ func placeOf(e *reconcile.EndpointEntry) metrics.Place {
 }
 
 // measured implements metrics.Source.
-type measured struct{ v *View }
+type measured struct{ status *Status }
 
 // Build implements metrics.Source.
-func (m measured) Build() metrics.Build { return m.v.cfg.Build }
+func (m measured) Build() metrics.Build { return m.status.cfg.Build }
 
 // Verdicts implements metrics.Source.
-func (m measured) Verdicts() ([]uint64, error) { return m.v.cfg.Datapath.Verdicts() }
+func (m measured) Verdicts() ([]uint64, error) { return m.status.cfg.Datapath.Verdicts() }
 
 // Guards implements metrics.Source.
-func (m measured) Guards() ([]uint64, error) { return m.v.cfg.Datapath.Guards() }
+func (m measured) Guards() ([]uint64, error) { return m.status.cfg.Datapath.Guards() }
 
 // FastPath implements metrics.Source.
-func (m measured) FastPath() bool { return m.v.cfg.FastPath }
+func (m measured) FastPath() bool { return m.status.cfg.FastPath }
 
 // Connections implements metrics.Source.
-func (m measured) Connections() uint64 { return uint64(m.v.cfg.Anchors.Stats().Open) }
+func (m measured) Connections() uint64 { return uint64(m.status.cfg.Anchors.Stats().Open) }
 
 // SlowWork implements metrics.Source.
 func (m measured) SlowWork() metrics.SlowWork {
-	c := m.v.cfg.Scheduler.Counts()
+	c := m.status.cfg.Scheduler.Counts()
 	return metrics.SlowWork{
 		Turns:  map[string]uint64{"begun": c.Started, "refused": c.Refused, "waited": c.Waited, "ended": c.Ended},
 		Worked: c.Worked, Waiting: uint64(c.Waiting), Tenants: uint64(c.Tenants),
@@ -213,48 +213,48 @@ func (m measured) SlowWork() metrics.SlowWork {
 }
 
 // Resent implements metrics.Source.
-func (m measured) Resent() uint64 { return m.v.cfg.Handback.Resent() }
+func (m measured) Resent() uint64 { return m.status.cfg.Handback.Resent() }
 
 // Panics implements metrics.Source.
-func (m measured) Panics() uint64 { return m.v.cfg.Crashes.Count() }
+func (m measured) Panics() uint64 { return m.status.cfg.Crashes.Count() }
 
 // HeldBack implements metrics.Source.
-func (m measured) HeldBack() uint64 { return m.v.cfg.Pool.HeldBack() }
+func (m measured) HeldBack() uint64 { return m.status.cfg.Pool.HeldBack() }
 
 // Dynamic implements metrics.Source.
 func (m measured) Dynamic() map[string]uint64 {
-	stats := m.v.cfg.Source.DynamicStats()
+	stats := m.status.cfg.Source.DynamicStats()
 	if stats != nil {
-		stats["xlb.dynamic.writes"] = m.v.cfg.Reconciler.Written()
+		stats["xlb.dynamic.writes"] = m.status.cfg.Reconciler.Written()
 	}
 	return stats
 }
 
 // Origins implements metrics.Source.
-func (m measured) Origins() []metrics.Origin { return m.v.cfg.Source.OriginsByKind() }
+func (m measured) Origins() []metrics.Origin { return m.status.cfg.Source.OriginsByKind() }
 
 // Subscriptions implements metrics.Source.
 func (m measured) Subscriptions() (tables, secrets []metrics.Subscription) {
-	return m.v.cfg.Source.Subscriptions()
+	return m.status.cfg.Source.Subscriptions()
 }
 
 // BootstrapVersion implements metrics.Source.
-func (m measured) BootstrapVersion() uint64 { return m.v.cfg.Source.BootstrapVersion() }
+func (m measured) BootstrapVersion() uint64 { return m.status.cfg.Source.BootstrapVersion() }
 
 // SlowBytes implements metrics.Source.
 func (m measured) SlowBytes() (received, sent uint64) {
-	c := m.v.cfg.Proxy.Counters()
+	c := m.status.cfg.Proxy.Counters()
 	return c.Received(), c.Sent()
 }
 
 // Clusters implements metrics.Source.
 func (m measured) Clusters() []metrics.Cluster {
-	shared := m.v.cfg.Datapath.Shared
+	shared := m.status.cfg.Datapath.Shared
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
 	traffic := shared.Traffic()
-	before, timedOut := m.v.cfg.Activator.Generation(), m.v.cfg.Health.TimedOut()
+	before, timedOut := m.status.cfg.Activator.Generation(), m.status.cfg.Health.TimedOut()
 	byCluster := map[string][]metrics.Endpoint{}
-	for _, e := range m.v.cfg.Reconciler.Endpoints() {
+	for _, e := range m.status.cfg.Reconciler.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
 			Index:           e.Index,
 			Address:         e.Address,
@@ -263,17 +263,17 @@ func (m measured) Clusters() []metrics.Cluster {
 			State:           metrics.LoadEndpoint(&shared.Endpoints[e.Index], &traffic[e.Index]),
 			CheckTimedOut:   timedOut[e.Index],
 			Pool:            pools[e.Index],
-			SlowConnections: m.v.cfg.OpenTo(e.Address),
+			SlowConnections: m.status.cfg.OpenTo(e.Address),
 		})
 	}
-	updates := m.v.cfg.Source.ClusterUpdates()
+	updates := m.status.cfg.Source.ClusterUpdates()
 	var list []metrics.Cluster
-	limits := m.v.cfg.Proxy.Stats()
+	limits := m.status.cfg.Proxy.Stats()
 	// The list of endpoints may have waited for another configuration: a cluster that has gone with that one is left out.
-	for _, c := range m.v.cfg.Activator.Generation().Config().Clusters {
+	for _, c := range m.status.cfg.Activator.Generation().Config().Clusters {
 		if before.ClusterEntry(c.Name) != nil {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, StatName: c.StatName, Health: m.v.cfg.Health.Stats(c.Name), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Name: c.Name, StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Name), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
 				Endpoints: byCluster[c.Name],
 			})
 		}

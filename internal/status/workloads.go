@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
-// Workloads is what a View needs of a *workload.Set.
+// Workloads is what a Status needs of a *workload.Set.
 type Workloads interface {
 	Counts() workload.Counts
 	List() []workload.Info
@@ -22,13 +22,13 @@ type Workloads interface {
 }
 
 // Workloads implements admin.Source.
-func (v *View) Workloads() []admin.Workload {
-	open, infos, usages := openByWorkload(v.cfg.Anchors.List()), v.cfg.Workloads.List(), v.usages()
-	carried := v.destinations()
+func (s *Status) Workloads() []admin.Workload {
+	open, infos, usages := openByWorkload(s.cfg.Anchors.List()), s.cfg.Workloads.List(), s.usages()
+	carried := s.destinations()
 	rows := make([]admin.Workload, 0, len(infos))
 	for i := range infos {
 		row := workloadRow(&infos[i], open)
-		row.Uses = v.uses(infos[i].Account, usages)
+		row.Uses = s.uses(infos[i].Account, usages)
 		addDestinations(&row, carried[infos[i].ID])
 		rows = append(rows, row)
 	}
@@ -36,22 +36,22 @@ func (v *View) Workloads() []admin.Workload {
 }
 
 // ReleaseWorkload implements admin.Source.
-func (v *View) ReleaseWorkload(netns uint64) (admin.Workload, error) {
-	return v.changedWorkload(v.cfg.Workloads.Release(netns))
+func (s *Status) ReleaseWorkload(netns uint64) (admin.Workload, error) {
+	return s.changedWorkload(s.cfg.Workloads.Release(netns))
 }
 
 // JoinWorkload implements admin.Source.
-func (v *View) JoinWorkload(netns uint64) (admin.Workload, error) {
-	return v.changedWorkload(v.cfg.Workloads.Join(netns))
+func (s *Status) JoinWorkload(netns uint64) (admin.Workload, error) {
+	return s.changedWorkload(s.cfg.Workloads.Join(netns))
 }
 
-func (v *View) changedWorkload(info workload.Info, err error) (admin.Workload, error) {
+func (s *Status) changedWorkload(info workload.Info, err error) (admin.Workload, error) {
 	if err != nil {
 		return admin.Workload{}, workloadError(err)
 	}
-	row := workloadRow(&info, openByWorkload(v.cfg.Anchors.List()))
-	row.Uses = v.uses(info.Account, v.usages())
-	addDestinations(&row, v.destinations()[info.ID])
+	row := workloadRow(&info, openByWorkload(s.cfg.Anchors.List()))
+	row.Uses = s.uses(info.Account, s.usages())
+	addDestinations(&row, s.destinations()[info.ID])
 	return row, nil
 }
 
@@ -120,7 +120,7 @@ func namesOf(infos []workload.Info) map[workload.ID]string {
 
 // Workloads implements metrics.Source.
 func (m measured) Workloads() metrics.Workloads {
-	c := m.v.cfg.Workloads.Counts()
+	c := m.status.cfg.Workloads.Counts()
 	return metrics.Workloads{
 		Active: uint64(c.Open), Joined: c.Joined, Failed: c.Failed, Left: c.Left, Released: c.Released, Rejoined: c.Rejoined, Excluded: c.Excluded, Refused: c.Refused,
 		JoinSeconds: metrics.Durations{Bounds: c.Joins.Bounds, Counts: c.Joins.Counts, Count: c.Joins.Count, Sum: c.Joins.Sum},
@@ -129,7 +129,7 @@ func (m measured) Workloads() metrics.Workloads {
 
 // WorkloadList implements metrics.Source.
 func (m measured) WorkloadList() []metrics.Workload {
-	rows := m.v.Workloads()
+	rows := m.status.Workloads()
 	list, seen := make([]metrics.Workload, 0, len(rows)), map[uint32]bool{}
 	for i := range rows {
 		w := &rows[i]
@@ -144,9 +144,9 @@ func (m measured) WorkloadList() []metrics.Workload {
 
 // NRI implements metrics.Source.
 func (m measured) NRI() *metrics.NRI {
-	if m.v.cfg.NRI == nil {
+	if m.status.cfg.NRI == nil {
 		return nil
 	}
-	s := m.v.cfg.NRI()
+	s := m.status.cfg.NRI()
 	return &metrics.NRI{Connected: s.Connected, Pods: s.Pods, Late: s.Late, LeftOut: s.LeftOut, Lost: s.Lost, Failed: s.Failed}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"errors"
@@ -28,23 +28,23 @@ const _ = uint(datapath.MaxExplained - explain.MaxHead)
 var errReplaced = errors.New("the configuration was replaced")
 
 // Explain implements admin.Source. Configuration and maps are those of one moment.
-func (v *View) Explain(q *explain.Query) (*explain.Answer, error) {
+func (s *Status) Explain(q *explain.Query) (*explain.Answer, error) {
 	for {
-		snapshot, err := v.metrics.Snapshot()
+		snapshot, err := s.metrics.Snapshot()
 		if err != nil {
 			return nil, err
 		}
-		now := v.cfg.Activator.Generation()
+		now := s.cfg.Activator.Generation()
 		answer, err := explain.Explain(&explain.State{
 			Config: now.Config(),
 			Notes:  now.Notes(),
 			Decide: func(listener *model.Listener, r *matcher.Request, head []byte) (explain.Decision, error) {
-				return v.decideIn(now, listener, r.Draw, head)
+				return s.decideIn(now, listener, r.Draw, head)
 			},
 			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
-				return endpointsOf(snapshot, now.Cluster(cluster), cluster, v.cfg.FastPath), nil
+				return endpointsOf(snapshot, now.Cluster(cluster), cluster, s.cfg.FastPath), nil
 			},
-			Workload: v.explainedWorkload,
+			Workload: s.explainedWorkload,
 		}, q)
 		if !errors.Is(err, errReplaced) {
 			return answer, err
@@ -53,8 +53,8 @@ func (v *View) Explain(q *explain.Query) (*explain.Answer, error) {
 }
 
 // explainedWorkload is the network namespace with that inode number; nil: the daemon does not know it.
-func (v *View) explainedWorkload(netns uint64) *explain.Workload {
-	infos := v.cfg.Workloads.List()
+func (s *Status) explainedWorkload(netns uint64) *explain.Workload {
+	infos := s.cfg.Workloads.List()
 	at := slices.IndexFunc(infos, func(i workload.Info) bool { return i.Inode == netns })
 	if at < 0 {
 		return nil
@@ -65,20 +65,20 @@ func (v *View) explainedWorkload(netns uint64) *explain.Workload {
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,
 // for which the slow path's requests would wait: an account of ten thousand routes takes its time.
-func (v *View) decideIn(now *generation.Generation, listener *model.Listener, draw uint64, head []byte) (d explain.Decision, err error) {
-	if !v.cfg.Activator.While(now, func() { d, err = v.decide(listener, draw, head) }) {
+func (s *Status) decideIn(now *generation.Generation, listener *model.Listener, draw uint64, head []byte) (d explain.Decision, err error) {
+	if !s.cfg.Activator.While(now, func() { d, err = s.decide(listener, draw, head) }) {
 		return explain.Decision{}, errReplaced
 	}
 	return d, err
 }
 
 // decide asks the kernel. The caller keeps the configuration in force.
-func (v *View) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
-	if !v.cfg.FastPath {
+func (s *Status) decide(l *model.Listener, draw uint64, head []byte) (explain.Decision, error) {
+	if !s.cfg.FastPath {
 		return explain.Decision{By: explain.ByNobody}, nil
 	}
 	d := explain.Decision{By: explain.ByKernel}
-	number, known, err := v.cfg.Datapath.Config.VIPs.Lookup(compile.KeyOf(l))
+	number, known, err := s.cfg.Datapath.Config.VIPs.Lookup(compile.KeyOf(l))
 	if err != nil {
 		return d, err
 	}
@@ -86,23 +86,23 @@ func (v *View) decide(l *model.Listener, draw uint64, head []byte) (explain.Deci
 		d.Verdict = maps.HandoverListenerGone
 		return d, nil
 	}
-	e, err := v.cfg.Datapath.Explain(number, draw, head)
+	e, err := s.cfg.Datapath.Explain(number, draw, head)
 	if err != nil {
 		return d, err
 	}
-	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk && atomic.LoadUint32(&v.cfg.Datapath.Shared.Control.Guarded) != 0 {
+	if d.Verdict = maps.Verdict(e.Verdict); d.Verdict == maps.VerdictOk && atomic.LoadUint32(&s.cfg.Datapath.Shared.Control.Guarded) != 0 {
 		d.Verdict = maps.HandoverGuarded
 	}
 	if d.Verdict == maps.VerdictOk {
-		d.Cluster, d.Criteria = v.clusterName(e.Cluster)
+		d.Cluster, d.Criteria = s.clusterName(e.Cluster)
 		d.Timeout = time.Duration(e.TimeoutNs)
 	}
 	return d, nil
 }
 
 // clusterName names a cluster of the maps, one that should not be there too, or says whose subset it is.
-func (v *View) clusterName(index uint32) (name string, criteria model.Metadata) {
-	if name, criteria, ok := v.cfg.Activator.Generation().NameOf(index); ok {
+func (s *Status) clusterName(index uint32) (name string, criteria model.Metadata) {
+	if name, criteria, ok := s.cfg.Activator.Generation().NameOf(index); ok {
 		return name, criteria
 	}
 	return fmt.Sprintf("number %d", index), ""

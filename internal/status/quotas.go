@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package view
+package status
 
 import (
 	"github.com/xlb-project/xlb/internal/admin"
@@ -18,20 +18,20 @@ type Quota struct {
 }
 
 // usages are those of the tables, in their order.
-func (v *View) usages() []quota.Usage[workload.ID] {
-	list := make([]quota.Usage[workload.ID], len(v.cfg.Quotas))
-	for i := range v.cfg.Quotas {
-		list[i] = v.cfg.Quotas[i].Usage()
+func (s *Status) usages() []quota.Usage[workload.ID] {
+	list := make([]quota.Usage[workload.ID], len(s.cfg.Quotas))
+	for i := range s.cfg.Quotas {
+		list[i] = s.cfg.Quotas[i].Usage()
 	}
 	return list
 }
 
 // Quotas implements admin.Source.
-func (v *View) Quotas() []admin.Quota {
-	names := namesOfAccounts(v.cfg.Workloads.List())
-	rows := make([]admin.Quota, 0, len(v.cfg.Quotas))
-	for i, u := range v.usages() {
-		rows = append(rows, quotaRow(v.cfg.Quotas[i].Of, &u, names))
+func (s *Status) Quotas() []admin.Quota {
+	names := namesOfAccounts(s.cfg.Workloads.List())
+	rows := make([]admin.Quota, 0, len(s.cfg.Quotas))
+	for i, u := range s.usages() {
+		rows = append(rows, quotaRow(s.cfg.Quotas[i].Of, &u, names))
 	}
 	return rows
 }
@@ -60,11 +60,11 @@ func quotaRow(of string, u *quota.Usage[workload.ID], names map[workload.ID]stri
 }
 
 // uses is what an account has of each table.
-func (v *View) uses(account workload.ID, usages []quota.Usage[workload.ID]) map[string]admin.QuotaUse {
+func (s *Status) uses(account workload.ID, usages []quota.Usage[workload.ID]) map[string]admin.QuotaUse {
 	its := make(map[string]admin.QuotaUse, len(usages))
 	for i := range usages {
 		use := usages[i].By[account]
-		its[v.cfg.Quotas[i].Of] = admin.QuotaUse{Taken: uint64(use.Taken), Refused: use.Refused}
+		its[s.cfg.Quotas[i].Of] = admin.QuotaUse{Taken: uint64(use.Taken), Refused: use.Refused}
 	}
 	return its
 }
@@ -72,8 +72,8 @@ func (v *View) uses(account workload.ID, usages []quota.Usage[workload.ID]) map[
 // Quotas implements metrics.Source.
 func (m measured) Quotas() []metrics.Quota {
 	var list []metrics.Quota
-	for i, u := range m.v.usages() {
-		list = append(list, metrics.Quota{Of: m.v.cfg.Quotas[i].Of, Size: uint64(u.Size), Taken: uint64(u.Taken), Refused: u.Refused})
+	for i, u := range m.status.usages() {
+		list = append(list, metrics.Quota{Of: m.status.cfg.Quotas[i].Of, Size: uint64(u.Size), Taken: uint64(u.Taken), Refused: u.Refused})
 	}
 	return list
 }
