@@ -78,7 +78,7 @@ func (b *balancing) beginUse(cfg *model.Config) (end func()) {
 
 // pick chooses for a request that has found its route at this moment.
 func (b *balancing) pick() (slowpath.ChosenEndpoint, bool) {
-	return b.selector.Pick(b.Generation().Cluster("web"), "", 0, generationtest.Anywhere)
+	return b.selector.Pick(b.Generation().Cluster(model.SharedCluster("web")), "", 0, generationtest.Anywhere)
 }
 
 func TestChoicesDoNotWaitForAConfigurationThatIsBeingPutInForce(t *testing.T) {

@@ -35,7 +35,7 @@ type Pools struct {
 	cfg PoolsConfig
 	// spare counts by address the endpoints to which the slow path keeps connections, plain are the clusters that have no i-socks. Follow alone uses both.
 	spare map[netip.AddrPort]int
-	plain map[string]bool
+	plain map[model.ClusterKey]bool
 	// shortest is the shortest limit of requests that the pool knows. Follow alone uses it.
 	shortest time.Duration
 
@@ -74,7 +74,7 @@ func (p *Pools) Follow(change *Change) {
 }
 
 // plainOf are the clusters without i-socks.
-func (p *Pools) plainOf(change *Change) map[string]bool {
+func (p *Pools) plainOf(change *Change) map[model.ClusterKey]bool {
 	if p.plain != nil && slices.Equal(change.Before.Config().Listeners, change.Now.Config().Listeners) {
 		return p.plain
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/balance"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
@@ -61,7 +62,7 @@ func TestEndpointThatHasComeBackIsNotGivenUpBeforeItsPool(t *testing.T) {
 	both, one := generationtest.PortsOf(1, without, with), generationtest.PortsOf(1, without)
 	b := newBalancing(t, both)
 	pools, p := b.pooled()
-	index, ok := b.Generation().IndexOf("web", "127.0.0.1:2")
+	index, ok := b.Generation().IndexOf(model.SharedCluster("web"), "127.0.0.1:2")
 	if !ok {
 		t.Fatal("the endpoint is not known")
 	}
@@ -92,7 +93,7 @@ func TestEndpointIsCountedBeforeItIsForgotten(t *testing.T) {
 	both, one := generationtest.PortsOf(1, 1, 2), generationtest.PortsOf(1, 1)
 	b := newBalancing(t, both)
 	pools, _ := b.pooled()
-	index, ok := b.Generation().IndexOf("web", "127.0.0.1:2")
+	index, ok := b.Generation().IndexOf(model.SharedCluster("web"), "127.0.0.1:2")
 	if !ok {
 		t.Fatal("the endpoint is not known")
 	}

@@ -141,7 +141,7 @@ func (a *api) clusterRows() ([]Cluster, error) {
 		row := Cluster{Name: c.Name, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
 		row.Endpoints, row.Healthy = c.Members()
 		// A reload may come between the two looks.
-		if m := config.Cluster(c.Name); m != nil {
+		if m := config.Cluster(c.Key()); m != nil {
 			row.Type, row.Policy, row.LeftOut = m.Discovery.String(), m.Policy.String(), m.LeftOutText()
 		}
 		list = append(list, row)

@@ -18,7 +18,7 @@ type build struct {
 	notes    []note.Note
 	criteria criteriaSet
 	// proxied are the clusters on which tables of listeners without HTTP depend.
-	proxied map[string]bool
+	proxied map[model.ClusterKey]bool
 	sources []*model.Cluster
 	// clusters has one for each source.
 	clusters []*cachedCluster
@@ -46,36 +46,36 @@ func (b *build) serves(now *build, changed *model.ClusterChange) bool {
 // dependsOn reports whether the compiled listeners may be others for the change: some of them lead to an endpoint by themselves, and only of
 // a cluster with subsets it matters which one a route asks for.
 func (b *build) dependsOn(changed *model.ClusterChange) bool {
-	subsetted := map[string]bool{}
+	subsetted := map[model.ClusterKey]bool{}
 	for _, c := range changed.Removed {
-		if b.proxied[c.Name] {
+		if b.proxied[c.Key()] {
 			return true
 		}
 		if c.Subsets != nil {
-			subsetted[c.Name] = true
+			subsetted[c.Key()] = true
 		}
 	}
 	for _, c := range changed.Added {
-		if b.proxied[c.Name] || (c.Subsets != nil) != subsetted[c.Name] {
+		if b.proxied[c.Key()] || (c.Subsets != nil) != subsetted[c.Key()] {
 			return true
 		}
-		delete(subsetted, c.Name)
+		delete(subsetted, c.Key())
 	}
 	return len(subsetted) > 0
 }
 
 // proxiedBy are the clusters that listeners without HTTP name.
-func proxiedBy(listeners []*model.Listener) map[string]bool {
-	names := map[string]bool{}
+func proxiedBy(listeners []*model.Listener) map[model.ClusterKey]bool {
+	proxied := map[model.ClusterKey]bool{}
 	for _, l := range listeners {
 		if l.TCP == nil {
 			continue
 		}
 		for i := range l.TCP.Clusters {
-			names[l.TCP.Clusters[i].Name] = true
+			proxied[l.View.Cluster(l.TCP.Clusters[i].Name)] = true
 		}
 	}
-	return names
+	return proxied
 }
 
 // addClusters compiles those that the previous build does not have.
@@ -103,7 +103,7 @@ func (b *build) addClusters(previous *build, changed *model.ClusterChange) {
 func (b *build) cluster(c *model.Cluster, cached *cachedCluster) *cachedCluster {
 	var criteria []model.Metadata
 	if c.Subsets != nil {
-		criteria = b.criteria.of(c.Name)
+		criteria = b.criteria.of(c.Key())
 	}
 	if cached != nil && slices.Equal(cached.criteria, criteria) {
 		return cached
@@ -121,7 +121,7 @@ func (b *build) image(local *model.Local) []*clusters.Cluster {
 	if local == nil {
 		return list
 	}
-	own := list[slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Name == local.Cluster })]
+	own := list[slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Key == model.SharedCluster(local.Cluster) })]
 	for i, k := range b.clusters {
 		if k.own != own || k.local != *local {
 			k.zoned, k.own, k.local = k.compiled.ZoneAware(local, own), own, *local

@@ -190,7 +190,7 @@ func TestHashingAndThisNodesOwnClusterKnowNoZones(t *testing.T) {
 	})
 	for i, want := range []bool{false, false, true} {
 		if got := im.Clusters[i].Zones != nil; got != want {
-			t.Errorf("%s: zone-aware %t, want %t", im.Clusters[i].Name, got, want)
+			t.Errorf("%s: zone-aware %t, want %t", im.Clusters[i].Key.Name, got, want)
 		}
 	}
 }

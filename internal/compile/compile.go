@@ -3,7 +3,6 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -50,9 +49,9 @@ func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 	left := routes.NewSpace(c.cache, cfg.Clusters)
 	now.criteria, now.proxied = criteriaOf(cfg), proxiedBy(cfg.Listeners)
 	for _, l := range cfg.Listeners {
-		where := fmt.Sprintf("listener %q", l.Name)
+		where := l.FullName().String()
 		out := Listener{
-			Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
+			View: l.View, Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
 		}
 		if !out.PassesBy {
 			var more []note.Note
@@ -79,6 +78,6 @@ func compileListener(left *routes.Space, where string, cfg *model.Config, l *mod
 	if l.TCP != nil {
 		return compileTCP(left, where, cfg, l)
 	}
-	t, notes := routes.Compile(left, where, l.Routes)
+	t, notes := routes.Compile(left, where, l.View, l.Routes)
 	return t, append(notes, inspectionNotes(where, l)...)
 }

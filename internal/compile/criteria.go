@@ -8,8 +8,8 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// criteriaSet are the criteria that routes have, by cluster; those of the empty name are for every cluster.
-type criteriaSet map[string][]model.Metadata
+// criteriaSet are the criteria that routes have, by cluster; those of the empty name are for every cluster of the view.
+type criteriaSet map[model.ClusterKey][]model.Metadata
 
 // criteriaOf looks through all routes of a configuration.
 func criteriaOf(cfg *model.Config) criteriaSet {
@@ -17,32 +17,32 @@ func criteriaOf(cfg *model.Config) criteriaSet {
 	for _, l := range cfg.Listeners {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
-				set.addRoute(r)
+				set.addRoute(l.View, r)
 			}
 		}
 	}
 	return set
 }
 
-func (s criteriaSet) addRoute(r *model.Route) {
+func (s criteriaSet) addRoute(v model.View, r *model.Route) {
 	for i := range r.Clusters {
 		c := &r.Clusters[i]
-		s.add(c.Name, c.Criteria)
+		s.add(v.Cluster(c.Name), c.Criteria)
 		for j := range r.Mirrors { // copies ask for what their requests do
-			s.add(r.Mirrors[j].Cluster, c.Criteria)
+			s.add(v.Cluster(r.Mirrors[j].Cluster), c.Criteria)
 		}
 	}
 }
 
 // add notes what is asked of a cluster. Without a name a header holds that, and it may be any cluster's.
-func (s criteriaSet) add(cluster string, criteria model.Metadata) {
+func (s criteriaSet) add(cluster model.ClusterKey, criteria model.Metadata) {
 	if criteria != "" && !slices.Contains(s[cluster], criteria) {
 		s[cluster] = append(s[cluster], criteria)
 	}
 }
 
-func (s criteriaSet) of(cluster string) []model.Metadata {
-	list := slices.Concat(s[cluster], s[""])
+func (s criteriaSet) of(cluster model.ClusterKey) []model.Metadata {
+	list := slices.Concat(s[cluster], s[model.ClusterKey{View: cluster.View}])
 	slices.Sort(list)
 	return slices.Compact(list)
 }

@@ -31,6 +31,8 @@ func (im *Image) SameListeners(other *Image) bool {
 
 // Listener is a service address, or many, and its route table.
 type Listener struct {
+	// View has the listener; the Table calls clusters by their names in it.
+	View    model.View
 	Name    string
 	Address netip.AddrPort
 	// Many is as model.Listener has it.

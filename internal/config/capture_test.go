@@ -93,7 +93,7 @@ func TestSidecarsListenersAreFoundByDestination(t *testing.T) {
 			"virtualOutbound (0.0.0.0/0, port 15001): 0.0.0.0/0, port 15001: BlackHoleCluster",
 			"virtualOutbound: 0.0.0.0/0, any port: PassthroughCluster passes by",
 		)
-		if !cfg.Cluster("PassthroughCluster").FollowsClient() {
+		if !cfg.Cluster(model.SharedCluster("PassthroughCluster")).FollowsClient() {
 			t.Error("PassthroughCluster has an endpoint")
 		}
 	}

@@ -38,7 +38,7 @@ func TestOriginalDestinationIsTheAddressOfTheListener(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := cfg.Cluster("to")
+		c := cfg.Cluster(model.SharedCluster("to"))
 		if len(c.Endpoints) != 1 || c.Endpoints[0].Address != netip.MustParseAddrPort(want) || c.Discovery != model.OriginalDst {
 			t.Errorf("%q: %+v", override, c)
 		}
@@ -50,7 +50,7 @@ func TestOriginalDestinationOfTwoListenersIsThatOfEachConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cfg.Cluster("to")
+	c := cfg.Cluster(model.SharedCluster("to"))
 	if !c.FollowsClient() {
 		t.Fatalf("%+v", c)
 	}

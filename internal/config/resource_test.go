@@ -245,13 +245,13 @@ func TestAssembledConfigurationHasBothParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		first = cfg
-		if cfg.Cluster("control") != nil {
+		if cfg.Cluster(model.SharedCluster("control")) != nil {
 			t.Error("the control plane's cluster is balanced")
 		}
-		if fixed := cfg.Cluster("fixed"); fixed.Policy.String() != "ROUND_ROBIN" || len(fixed.Endpoints) != 1 {
+		if fixed := cfg.Cluster(model.SharedCluster("fixed")); fixed.Policy.String() != "ROUND_ROBIN" || len(fixed.Endpoints) != 1 {
 			t.Errorf("the static cluster gave way to the dynamic one: %+v", fixed)
 		}
-		shop := cfg.Cluster("shop")
+		shop := cfg.Cluster(model.SharedCluster("shop"))
 		if shop.Discovery.String() != "EDS" || len(shop.Endpoints) != 1 || shop.Endpoints[0].Weight != 1 {
 			t.Errorf("endpoints of EDS: %+v", shop)
 		}
@@ -264,7 +264,7 @@ func TestAssembledConfigurationHasBothParts(t *testing.T) {
 		}
 	}
 	again, err := b.Assemble(r)
-	if err != nil || again.Cluster("shop") != first.Cluster("shop") || again.Listeners[1] != first.Listeners[1] {
+	if err != nil || again.Cluster(model.SharedCluster("shop")) != first.Cluster(model.SharedCluster("shop")) || again.Listeners[1] != first.Listeners[1] {
 		t.Errorf("what has not changed was made anew: %v", err)
 	}
 	r.Clusters["nowhere"] = resource(t, Clusters, []byte("{name: nowhere}"))
@@ -272,8 +272,8 @@ func TestAssembledConfigurationHasBothParts(t *testing.T) {
 		t.Errorf("a route to a cluster that has come: %v", err)
 	}
 	delete(r.Assignments, "shop-1")
-	if cfg, err := b.Assemble(r); err != nil || len(cfg.Cluster("shop").Endpoints) != 0 {
-		t.Errorf("without its assignment: %v, %v", cfg.Cluster("shop"), err)
+	if cfg, err := b.Assemble(r); err != nil || len(cfg.Cluster(model.SharedCluster("shop")).Endpoints) != 0 {
+		t.Errorf("without its assignment: %v, %v", cfg.Cluster(model.SharedCluster("shop")), err)
 	}
 }
 

@@ -174,7 +174,7 @@ func markTimed(cfg *model.Config) {
 	for _, l := range cfg.Listeners {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
-				r.TimedByCluster = cfg.TimedByCluster(r)
+				r.TimedByCluster = cfg.TimedByCluster(l.View, r)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.
 	if name == "" {
 		return nil
 	}
-	c := cfg.Cluster(name)
+	c := cfg.Cluster(model.SharedCluster(name))
 	if c == nil {
 		t.p.Add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
 		return nil

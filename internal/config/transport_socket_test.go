@@ -63,7 +63,7 @@ func TestEndpointsAreSpokenToAsTheirSocketsSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shop := cfg.Cluster("shop")
+		shop := cfg.Cluster(model.SharedCluster("shop"))
 		if got := portsOf(shop); got != c.served || shop.LeftOutText() != c.want {
 			t.Errorf("%s: serves %q, %q; want %q, %q", c.name, got, shop.LeftOutText(), c.served, c.want)
 		}
@@ -89,8 +89,8 @@ func TestTrafficFromAnAddressHasNoOriginalDestination(t *testing.T) {
 	cfg, err := b.Assemble(Resources{Clusters: bodiesOf(t, Clusters, map[string]string{
 		"in": "{name: in, type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, upstream_bind_config: {source_address: {address: 127.0.0.6, port_value: 0}}}",
 	})})
-	if err != nil || len(cfg.Cluster("in").LeftOut) != 1 {
-		t.Errorf("%+v, %v", cfg.Cluster("in"), err)
+	if err != nil || len(cfg.Cluster(model.SharedCluster("in")).LeftOut) != 1 {
+		t.Errorf("%+v, %v", cfg.Cluster(model.SharedCluster("in")), err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestMeshIsAssembledWithoutEndpointsWhoseSecretsAreAbsent(t *testing.T) {
 		"mixed.default.svc.cluster.local": "1 served, 1 of 2 endpoints left out: expects TLS", "meshed.default.svc.cluster.local": "0 served, 1 of 1 endpoint left out: expects TLS",
 		"outside.example.com": "1 served, ", "grpc.default.svc.cluster.local": "0 served, 1 of 1 endpoint left out: expects HTTP/2",
 	} {
-		c := cfg.Cluster("outbound|9080||" + name)
+		c := cfg.Cluster(model.SharedCluster("outbound|9080||" + name))
 		text := regexp.MustCompile(`127\.82\.0\.1:\d+ `).ReplaceAllString(c.LeftOutText(), "")
 		if got := fmt.Sprintf("%d served, %s", len(c.Endpoints), text); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s; want %s", name, got, want)

@@ -112,7 +112,7 @@ func (c *chooser) apply(clusters, endpoints int, set func(*model.Cluster)) {
 			c.r.ReleaseEndpoint(e.Index)
 		}
 	}
-	c.first, _ = c.r.ClusterIndex("c0")
+	c.first, _ = c.r.ClusterIndex(model.SharedCluster("c0"))
 	c.clusters = uint32(clusters)
 }
 
@@ -242,7 +242,7 @@ func TestTheKernelChoosesInTheClusterWhileItsManyEndpointsChange(t *testing.T) {
 		}
 	}
 	apply(0)
-	c.first, _ = c.r.ClusterIndex("c0")
+	c.first, _ = c.r.ClusterIndex(model.SharedCluster("c0"))
 	c.clusters = 1
 	stop, stopped := make(chan struct{}), make(chan [2]int)
 	go func() {

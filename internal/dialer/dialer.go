@@ -113,10 +113,10 @@ func (d *Dialer) Secure(ctx context.Context, conn net.Conn, to slowpath.Target) 
 	return d.cfg.Handshake(ctx, conn, &mtls.Peer{TLS: to.TLS, Hostname: to.Hostname, Host: to.Host, HTTP: to.HTTP})
 }
 
-// ForCheck connects a health check to an endpoint.
-func (d *Dialer) ForCheck(e model.Endpoint, http bool) health.Dial {
+// ForCheck connects a health check to an endpoint of a view's cluster.
+func (d *Dialer) ForCheck(v model.View, e model.Endpoint, http bool) health.Dial {
 	return func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-		conn, err := d.dialForCheck(ctx, to, e.Inner)
+		conn, err := d.dialForCheck(ctx, v, to, e.Inner)
 		if err != nil || e.TLS == nil {
 			return conn, err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
-func actionOf(cfg *model.Config, r *model.Route, req *matcher.Request) *Action {
+func actionOf(scope model.Scope, r *model.Route, req *matcher.Request) *Action {
 	a := &Action{Kind: Forward, Filters: filtersOf(r)}
 	switch {
 	case r.Direct != nil:
@@ -22,7 +22,7 @@ func actionOf(cfg *model.Config, r *model.Route, req *matcher.Request) *Action {
 	case r.Redirect != nil:
 		a.Kind, a.Status, a.Changes = Redirect, r.Redirect.Status, redirectChanges(r.Redirect)
 	default:
-		a.forward(cfg, r, req)
+		a.forward(scope, r, req)
 	}
 	for _, l := range r.Levels {
 		a.Changes = append(a.Changes, headerChanges(l)...)
@@ -38,14 +38,14 @@ func pathAction(outcome rewrite.PathOutcome, path string) *Action {
 	return &Action{Kind: DirectResponse, Status: http.StatusBadRequest, Changes: []string{"the path is refused"}}
 }
 
-func (a *Action) forward(cfg *model.Config, r *model.Route, req *matcher.Request) {
+func (a *Action) forward(scope model.Scope, r *model.Route, req *matcher.Request) {
 	a.Timeout, a.Upgrades = r.Timeout.String(), slices.Clone(r.Upgrades)
 	a.Changes = append(pathChanges(r.Rewrite), hostChanges(&r.Host)...)
 	if path, ok := r.Target(req.Path, r.Rewrite); ok && !req.Connect {
 		a.Path = path
 	}
 	for _, c := range sharesOf(r) {
-		share, found := clusterOf(cfg, &c, req)
+		share, found := clusterOf(scope, &c, req)
 		if !found && (c.Missing || c.Header != "") {
 			a.NotFound = cmp.Or(r.NotFound, http.StatusServiceUnavailable)
 		}
@@ -61,12 +61,12 @@ func (a *Action) forward(cfg *model.Config, r *model.Route, req *matcher.Request
 }
 
 // clusterOf is the cluster that a share of a route means for a request, and whether there is one. It has no name where a header holds that of none.
-func clusterOf(cfg *model.Config, c *model.WeightedCluster, req *matcher.Request) (out Cluster, found bool) {
+func clusterOf(scope model.Scope, c *model.WeightedCluster, req *matcher.Request) (out Cluster, found bool) {
 	out = Cluster{Name: c.Name, Header: c.Header, Weight: c.Weight}
 	if c.Header != "" {
 		out.Name = first(req.Header(c.Header))
 	}
-	m := cfg.Cluster(out.Name)
+	m := scope.Cluster(out.Name)
 	if m == nil {
 		if c.Header != "" && !c.Missing {
 			out.Name = ""

@@ -44,7 +44,7 @@ func TestSharesAreNamedAsTheRequestHasThem(t *testing.T) {
 		Changes: []string{"host_rewrite_literal h", "request_headers_to_remove x-a x-b"},
 		Filters: []string{"cors", "fault: delay 1s, fraction 50/100", "fault: abort 503, all requests", "cors of share x-missing"},
 	}
-	if diff := cmp.Diff(want, actionOf(cfg, route, r.forTable(&model.RouteTable{}))); diff != "" {
+	if diff := cmp.Diff(want, actionOf(cfg.In(model.View{}), route, r.forTable(&model.RouteTable{}))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if note := drawNote(route); note != "the cluster is drawn by weight, with the number in header x-draw, or without one for each request anew" {

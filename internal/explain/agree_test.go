@@ -46,7 +46,7 @@ func TestDisagreementIsWhatNoDrawExplains(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := disagreement(&model.Config{}, &tt.d, tt.possible, tt.orNone); got != tt.want {
+			if got := disagreement(new(model.Config).In(model.View{}), &tt.d, tt.possible, tt.orNone); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})

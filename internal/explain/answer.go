@@ -33,6 +33,8 @@ type Answer struct {
 	// leftOut and secured become a part of Notes.
 	leftOut []string
 	secured string
+	// view has the listener.
+	view model.View
 }
 
 // IsAnswered reports whether the request is answered before a route is looked for.

@@ -25,7 +25,7 @@ type State struct {
 	// Decide says what the fast path does with a request as it is received, of which the head is given as a client sends it too.
 	Decide func(l *model.Listener, r *matcher.Request, head []byte) (Decision, error)
 	// Endpoints of a cluster.
-	Endpoints func(cluster string) ([]Endpoint, error)
+	Endpoints func(cluster model.ClusterKey) ([]Endpoint, error)
 	// Workload is the network namespace with that inode number; it returns nil for one that is not known. nil: there is no daemon that knows any.
 	Workload func(netns uint64) *Workload
 }
@@ -34,7 +34,7 @@ type State struct {
 type Decision struct {
 	// By is ByKernel, ByCompiler or ByNobody; of the last nothing else is set.
 	By string
-	// Verdict is VerdictOk for a request that is taken, to Cluster and with Timeout, 0 for none.
+	// Verdict is VerdictOk for a request that is taken, to Cluster, as the listener's view calls it, and with Timeout, 0 for none.
 	Verdict maps.Verdict
 	Cluster string
 	// Criteria name a subset of the cluster; empty is the cluster itself.
@@ -55,6 +55,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if l.TCP != nil {
 		return nil, queryError("listener %q: it has the filter tcp_proxy, which balances connections and reads no requests", l.Name)
 	}
+	scope := s.Config.In(l.View)
 	r := parsed.forTable(l.Routes)
 	d, err := s.Decide(l, parsed.forTable(&model.RouteTable{}), parsed.head())
 	if err != nil {
@@ -64,6 +65,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	r.Path, outcome = l.Routes.Path.Apply(r.Path)
 	a := &Answer{
 		Request:   Request{Method: r.Method, Authority: r.Authority, Path: r.Path, Scheme: r.Scheme, Draw: q.Draw},
+		view:      l.View,
 		Listener:  Listener{Name: l.Name, Address: l.Address},
 		Routes:    []Route{},
 		Endpoints: []Endpoint{},
@@ -83,7 +85,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 			a.refuse(refusal, &d)
 		}
 		if d.By != ByCompiler || refusal == nil { // which does not look at how a request is framed
-			a.Disagreement = disagreement(s.Config, &d, nil, true)
+			a.Disagreement = disagreement(scope, &d, nil, true)
 		}
 		a.addNotes(&d, nil, nil)
 		return a, nil
@@ -91,7 +93,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	trace := l.Routes.Trace(r)
 	a.addRoutes(&trace, r)
 	if trace.Route != nil {
-		if err := a.addAction(s, trace.Route, r); err != nil {
+		if err := a.addAction(s, l.View, trace.Route, r); err != nil {
 			return nil, err
 		}
 		if refusal := parsed.refusedByRoute(trace.Route); refusal != nil {
@@ -103,7 +105,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	a.handTLS(&d)
 	possible, orNone := l.Routes.Possible(r)
 	a.addReasons(s.Notes, d.Verdict)
-	a.Disagreement = disagreement(s.Config, &d, possible, orNone)
+	a.Disagreement = disagreement(scope, &d, possible, orNone)
 	a.addNotes(&d, trace.Route, possible)
 	return a, nil
 }
@@ -153,18 +155,19 @@ func (a *Answer) addRoutes(trace *model.Trace, r *matcher.Request) {
 	}
 }
 
-func (a *Answer) addAction(s *State, route *model.Route, r *matcher.Request) error {
-	a.Action = actionOf(s.Config, route, r)
+func (a *Answer) addAction(s *State, v model.View, route *model.Route, r *matcher.Request) error {
+	scope := s.Config.In(v)
+	a.Action = actionOf(scope, route, r)
 	for _, c := range a.Action.Clusters {
 		if c.Name == "" {
 			continue
 		}
-		endpoints, err := s.Endpoints(c.Name)
+		endpoints, err := s.Endpoints(v.Cluster(c.Name))
 		if err != nil {
-			return fmt.Errorf("cluster %q: %w", c.Name, err)
+			return fmt.Errorf("%s: %w", v.Cluster(c.Name), err)
 		}
-		a.addEndpoints(s.Config.Cluster(c.Name), c.Subset, endpoints)
-		a.addLeftOut(s.Config.Cluster(c.Name))
+		a.addEndpoints(scope.Cluster(c.Name), c.Subset, endpoints)
+		a.addLeftOut(scope.Cluster(c.Name))
 	}
 	return nil
 }
@@ -293,7 +296,7 @@ func (a *Answer) addReasons(notes []note.Note, v maps.Verdict) {
 		a.Kernel.Reasons = []string{fmt.Sprintf("route %d: %s", a.Routes[i].Position, a.Routes[i].Undecided)}
 		return
 	}
-	prefix := fmt.Sprintf("listener %q", a.Listener.Name)
+	prefix := a.view.Listener(a.Listener.Name).String()
 	for _, n := range notes {
 		if n.Where == prefix || strings.HasPrefix(n.Where, prefix+":") {
 			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
@@ -306,7 +309,7 @@ func (a *Answer) addClusterReasons(notes []note.Note) {
 		return
 	}
 	for _, n := range notes {
-		isOf := func(c Cluster) bool { return n.Where == fmt.Sprintf("cluster %q", c.Name) }
+		isOf := func(c Cluster) bool { return n.Where == a.view.Cluster(c.Name).String() }
 		if slices.ContainsFunc(a.Action.Clusters, isOf) {
 			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
 		}

@@ -31,7 +31,7 @@ func served(d Decision, endpoints ...Endpoint) *State {
 			{Where: `listener "webs"`, Reason: "of another"},
 		},
 		Decide:    func(*model.Listener, *matcher.Request, []byte) (Decision, error) { return d, nil },
-		Endpoints: func(string) ([]Endpoint, error) { return endpoints, nil },
+		Endpoints: func(model.ClusterKey) ([]Endpoint, error) { return endpoints, nil },
 	}
 }
 

@@ -29,10 +29,10 @@ func Compiled(cfg *model.Config) *State {
 		Config: cfg,
 		Notes:  notes,
 		Decide: func(l *model.Listener, r *matcher.Request, _ []byte) (Decision, error) {
-			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.Name == l.Name })
+			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.View == l.View && c.Name == l.Name })
 			return decideByTable(&image.Listeners[i].Table, r), nil
 		},
-		Endpoints: func(cluster string) ([]Endpoint, error) { return targets(cfg.Cluster(cluster), inner), nil },
+		Endpoints: func(cluster model.ClusterKey) ([]Endpoint, error) { return targets(cfg.Cluster(cluster), inner), nil },
 	}
 }
 
@@ -66,7 +66,7 @@ func targets(c *model.Cluster, inner *topology.Inner) []Endpoint {
 	for _, t := range c.Targets {
 		e := Endpoint{Cluster: c.Name, Address: net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))), Weight: t.Weight, TLS: t.TLS != nil}
 		if ip, err := netip.ParseAddr(t.Host); err == nil {
-			e.Inner = c.Discovery != model.OriginalDst && inner.At(netip.AddrPortFrom(ip, t.Port)) != nil
+			e.Inner = c.Discovery != model.OriginalDst && inner.At(c.View, netip.AddrPortFrom(ip, t.Port)) != nil
 		}
 		list = append(list, e)
 	}

@@ -38,25 +38,25 @@ func (c *ClusterEntry) Subset(criteria model.Metadata) (index uint32, ok bool) {
 func (c *ClusterEntry) Endpoints() []*reconcile.EndpointEntry { return c.endpoints }
 
 // ClusterEntry returns where a cluster lies, or nil.
-func (g *Generation) ClusterEntry(cluster string) *ClusterEntry { return g.entries[cluster] }
+func (g *Generation) ClusterEntry(cluster model.ClusterKey) *ClusterEntry { return g.entries[cluster] }
 
-// NameOf names the cluster of an index of the kernel's, or says whose subset it is, by the criteria.
-func (g *Generation) NameOf(index uint32) (cluster string, criteria model.Metadata, ok bool) {
-	for name, c := range g.entries {
+// KeyOf is the cluster of an index of the kernel's, or says whose subset it is, by the criteria.
+func (g *Generation) KeyOf(index uint32) (cluster model.ClusterKey, criteria model.Metadata, ok bool) {
+	for key, c := range g.entries {
 		if c.index == index {
-			return name, "", true
+			return key, "", true
 		}
 		for criteria, subset := range c.subsets {
 			if subset == index {
-				return name, criteria, true
+				return key, criteria, true
 			}
 		}
 	}
-	return "", "", false
+	return model.ClusterKey{}, "", false
 }
 
 // EndpointsOf are those of a cluster that are in the configuration.
-func (g *Generation) EndpointsOf(cluster string) []*reconcile.EndpointEntry {
+func (g *Generation) EndpointsOf(cluster model.ClusterKey) []*reconcile.EndpointEntry {
 	if c := g.entries[cluster]; c != nil {
 		return c.endpoints
 	}
@@ -75,7 +75,7 @@ func (g *Generation) Endpoint(index uint32) (reconcile.EndpointEntry, bool) {
 func (g *Generation) EndpointAt(index uint32) *reconcile.EndpointEntry { return g.endpoints.At(index) }
 
 // IndexOf finds an endpoint that is in the configuration by its cluster and address, in Envoy's form.
-func (g *Generation) IndexOf(cluster, address string) (index uint32, ok bool) {
+func (g *Generation) IndexOf(cluster model.ClusterKey, address string) (index uint32, ok bool) {
 	c, known := g.entries[cluster]
 	if !known {
 		return 0, false
@@ -91,7 +91,7 @@ func (g *Generation) addEndpoints(before *Generation, in *Input) {
 		edit.Set(index, nil)
 	}
 	// The changes have all endpoints of a cluster, or only those that have gone with it.
-	of := map[string][]*reconcile.EndpointEntry{}
+	of := map[model.ClusterKey][]*reconcile.EndpointEntry{}
 	for i := range in.Changes.Endpoints {
 		e := &in.Changes.Endpoints[i]
 		edit.Set(e.Index, e)
@@ -106,27 +106,27 @@ func (g *Generation) addEndpoints(before *Generation, in *Input) {
 }
 
 // entriesOf finds where clusters lie, of some of which these are the endpoints now.
-func entriesOf(before *Generation, in *Input, of map[string][]*reconcile.EndpointEntry) map[string]*ClusterEntry {
-	var entries map[string]*ClusterEntry
+func entriesOf(before *Generation, in *Input, of map[model.ClusterKey][]*reconcile.EndpointEntry) map[model.ClusterKey]*ClusterEntry {
+	var entries map[model.ClusterKey]*ClusterEntry
 	if in.Changes.Clusters || before.entries == nil {
-		entries = map[string]*ClusterEntry{}
+		entries = map[model.ClusterKey]*ClusterEntry{}
 		for _, c := range in.Kernel.Clusters() {
 			entry := &ClusterEntry{index: c.Index, subsets: c.Subsets}
-			if old := before.entries[c.Name]; old != nil {
+			if old := before.entries[c.Key]; old != nil {
 				entry.endpoints, entry.byAddress = old.endpoints, old.byAddress
 			} else {
 				entry.have(nil)
 			}
-			entries[c.Name] = entry
+			entries[c.Key] = entry
 		}
 	} else {
 		entries = maps.Clone(before.entries)
 	}
-	for name, endpoints := range of {
-		if known := entries[name]; known != nil {
+	for key, endpoints := range of {
+		if known := entries[key]; known != nil {
 			next := &ClusterEntry{index: known.index, subsets: known.subsets}
 			next.have(endpoints)
-			entries[name] = next
+			entries[key] = next
 		}
 	}
 	return entries

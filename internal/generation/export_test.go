@@ -24,5 +24,5 @@ func (g *Generation) Contents() (list []string) {
 	return list
 }
 
-// ClustersByName are the clusters that a generation finds.
-func (g *Generation) ClustersByName() map[string]*model.Cluster { return g.clusters }
+// ClustersByKey are the clusters that a generation finds.
+func (g *Generation) ClustersByKey() map[model.ClusterKey]*model.Cluster { return g.clusters }

@@ -27,10 +27,10 @@ type Generation struct {
 	*listeners
 	// matchers find routes in tables.
 	matchers map[*model.RouteTable]*match.Table
-	// clusters by name: each request of the slow path asks for one.
-	clusters map[string]*model.Cluster
-	// entries are the clusters in the kernel's maps by name, endpoints what is there by index.
-	entries   map[string]*ClusterEntry
+	// clusters by key: each request of the slow path asks for one.
+	clusters map[model.ClusterKey]*model.Cluster
+	// entries are the clusters in the kernel's maps by key, endpoints what is there by index.
+	entries   map[model.ClusterKey]*ClusterEntry
 	endpoints pages.List[reconcile.EndpointEntry]
 	notes     []note.Note
 	version   func() string
@@ -59,7 +59,7 @@ type Input struct {
 // Kernel lists what is in the kernel's maps. It is implemented by reconcile.Reconciler.
 type Kernel interface {
 	Clusters() []reconcile.ClusterEntry
-	ListenerNumbers() map[string]uint32
+	ListenerNumbers() map[model.ListenerName]uint32
 }
 
 // Next makes the generation that follows this one.
@@ -67,7 +67,7 @@ func (g *Generation) Next(in *Input) *Generation {
 	cfg := in.Config
 	next := &Generation{
 		config: cfg, listeners: g.listeners, matchers: in.Matchers, notes: in.Notes, since: in.At,
-		clusters: clustersByName(g, cfg),
+		clusters: clustersByKey(g, cfg),
 		// It keeps nothing else of the input.
 		version: sync.OnceValue(func() string { return versionOf(cfg) }),
 	}
@@ -101,24 +101,24 @@ func versionOf(cfg *model.Config) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Cluster returns the cluster of that name, or nil.
-func (g *Generation) Cluster(name string) *model.Cluster { return g.clusters[name] }
+// Cluster returns the cluster with that key, or nil.
+func (g *Generation) Cluster(key model.ClusterKey) *model.Cluster { return g.clusters[key] }
 
-// clustersByName finds the clusters of a configuration. Readers may still use what was before.
-func clustersByName(before *Generation, cfg *model.Config) map[string]*model.Cluster {
+// clustersByKey finds the clusters of a configuration. Readers may still use what was before.
+func clustersByKey(before *Generation, cfg *model.Config) map[model.ClusterKey]*model.Cluster {
 	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)
 	if len(changed.Removed)+len(changed.Added) == 0 && before.clusters != nil {
 		return before.clusters
 	}
 	clusters := maps.Clone(before.clusters)
 	if clusters == nil {
-		clusters = make(map[string]*model.Cluster, len(changed.Added))
+		clusters = make(map[model.ClusterKey]*model.Cluster, len(changed.Added))
 	}
 	for _, c := range changed.Removed {
-		delete(clusters, c.Name)
+		delete(clusters, c.Key())
 	}
 	for _, c := range changed.Added {
-		clusters[c.Name] = c
+		clusters[c.Key()] = c
 	}
 	return clusters
 }

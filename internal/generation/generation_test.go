@@ -65,12 +65,12 @@ func TestGenerationsFollowChanges(t *testing.T) {
 		if diff := gocmp.Diff(everything(kernel, cfg).Contents(), now.Contents(), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("generation (-want +got):\n%s", diff)
 		}
-		for name, got := range now.ClustersByName() {
-			if j := slices.IndexFunc(cfg.Clusters, func(one *model.Cluster) bool { return one.Name == name }); j < 0 || cfg.Clusters[j] != got {
-				t.Fatalf("cluster %s is not the one in force", name)
+		for key, got := range now.ClustersByKey() {
+			if j := slices.IndexFunc(cfg.Clusters, func(one *model.Cluster) bool { return one.Key() == key }); j < 0 || cfg.Clusters[j] != got {
+				t.Fatalf("%s is not the one in force", key)
 			}
 		}
-		if got, want := len(now.ClustersByName()), len(cfg.Clusters); got != want {
+		if got, want := len(now.ClustersByKey()), len(cfg.Clusters); got != want {
 			t.Fatalf("%d clusters, want %d", got, want)
 		}
 		for index, e := range generationtest.Endpoints(now) {

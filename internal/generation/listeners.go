@@ -25,7 +25,9 @@ type listeners struct {
 	departed map[string]time.Time
 	// inner finds the listeners that endpoints may be, kernelNumbers what the kernel calls listeners, by name.
 	inner         *topology.Inner
-	kernelNumbers map[string]uint32
+	kernelNumbers map[model.ListenerName]uint32
+	// views are those of listeners by ListenerID, where that is not the shared one.
+	views map[string]model.View
 	// limits of connections, by number.
 	limits map[uint32]anchor.Limits
 	// shortest is the shortest limit of requests; 0: there is no limit.
@@ -54,11 +56,16 @@ func (l *listeners) Departed(id string) bool {
 	return ok
 }
 
-// InnerListener returns the listener at the address of an endpoint, or nil.
-func (l *listeners) InnerListener(at netip.AddrPort) *model.Listener { return l.inner.At(at) }
+// InnerListener returns the listener of a view at the address of an endpoint, or nil.
+func (l *listeners) InnerListener(v model.View, at netip.AddrPort) *model.Listener {
+	return l.inner.At(v, at)
+}
+
+// View is that of a listener, of one that has departed, too.
+func (l *listeners) View(id string) model.View { return l.views[id] }
 
 // ListenerNumber is what the kernel calls the listener of that name. ok is false where its connections are left alone.
-func (l *listeners) ListenerNumber(name string) (number uint32, ok bool) {
+func (l *listeners) ListenerNumber(name model.ListenerName) (number uint32, ok bool) {
 	number, ok = l.kernelNumbers[name]
 	return number, ok
 }
@@ -98,21 +105,27 @@ func (l *listeners) keepDeparted(before *listeners, now time.Time) {
 		}
 		if now.Sub(since) < departure {
 			l.departed[id], l.tables[id] = since, table
+			if v, ok := before.views[id]; ok {
+				l.views[id] = v
+			}
 		}
 	}
 }
 
 func (l *listeners) add(list []*model.Listener) {
 	l.tables, l.tcp, l.inspections = map[string]*model.RouteTable{}, map[string]*model.TCPProxy{}, map[string]*model.Inspection{}
-	l.limits = map[uint32]anchor.Limits{}
+	l.limits, l.views = map[uint32]anchor.Limits{}, map[string]model.View{}
 	l.shortest = shortestOfRequests(list)
 	for _, lis := range list {
-		number, ok := l.kernelNumbers[lis.Name]
+		number, ok := l.kernelNumbers[lis.FullName()]
 		if !ok {
 			continue // its connections are left alone
 		}
 		l.limits[number] = limitsOf(lis)
 		id := ListenerID(number)
+		if lis.View != (model.View{}) {
+			l.views[id] = lis.View
+		}
 		switch {
 		case lis.Inspection != nil:
 			l.tables[id], l.inspections[id] = lis.Routes, lis.Inspection

@@ -10,12 +10,18 @@ import (
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
-// numbered are the kernel's numbers of listeners. There are no clusters.
+// numbered are the kernel's numbers of listeners of the shared view. There are no clusters.
 type numbered map[string]uint32
 
 func (n numbered) Clusters() []reconcile.ClusterEntry { return nil }
 
-func (n numbered) ListenerNumbers() map[string]uint32 { return n }
+func (n numbered) ListenerNumbers() map[model.ListenerName]uint32 {
+	out := map[model.ListenerName]uint32{}
+	for name, number := range n {
+		out[model.SharedListener(name)] = number
+	}
+	return out
+}
 
 // with is the next generation, with these listeners.
 func (g *Generation) with(at time.Time, kernel Kernel, list ...*model.Listener) *Generation {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/guard"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
@@ -37,7 +38,7 @@ func (c *Controller) leaves(t *testing.T, now time.Time, endpoint netip.AddrPort
 
 func TestEveryIndexOfAnEndpointIsMarked(t *testing.T) {
 	c := newAlone(true)
-	all := []reconcile.EndpointEntry{{Index: 0, Address: bad, Cluster: "a"}, {Index: 1, Address: good}, {Index: 3, Address: bad, Cluster: "b"}}
+	all := []reconcile.EndpointEntry{{Index: 0, Address: bad, Cluster: model.SharedCluster("a")}, {Index: 1, Address: good}, {Index: 3, Address: bad, Cluster: model.SharedCluster("b")}}
 	endpoints := c.cfg.Shared.Endpoints
 	endpoints[0].Flags = uint32(maps.EndpointDegraded)
 	mustBeMarked := func(want ...bool) {

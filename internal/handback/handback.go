@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -39,7 +40,7 @@ type Config struct {
 	// Ledger counts what the daemon has sent: of responses that the kernel has not touched, and of its own.
 	Ledger *usage.Ledger
 	// Withheld counts a response that the client did not get, since its request was sent again.
-	Withheld func(cluster string, endpoint netip.AddrPort, status int)
+	Withheld func(cluster model.ClusterKey, endpoint netip.AddrPort, status int)
 	Crashes  *crash.Log
 	Logger   *slog.Logger
 }

@@ -34,7 +34,9 @@ func (justTCP) TCP(string) *model.TCPProxy {
 	return &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 }
 
-func (justTCP) Cluster(name string) *model.Cluster { return &model.Cluster{Name: name} }
+func (justTCP) View(string) model.View { return model.View{} }
+
+func (justTCP) Cluster(key model.ClusterKey) *model.Cluster { return &model.Cluster{Name: key.Name} }
 
 func TestClientsAreServedFromTheirWorkload(t *testing.T) {
 	const of workload.ID = 7

@@ -62,7 +62,7 @@ func (mgr *Manager) startLocked(m *member, before *prober, config *model.HealthC
 	pr := m.prober
 	e.Address = m.address
 	mgr.cfg.Spawn(func() {
-		mgr.probe(ctx, m, pr, config, e.TLS, health.NewProbe(config, m.cluster.name, e, mgr.cfg.Dial(e, config.HTTP != nil)))
+		mgr.probe(ctx, m, pr, config, e.TLS, health.NewProbe(config, m.cluster.key.Name, e, mgr.cfg.Dial(m.cluster.view, e, config.HTTP != nil)))
 	})
 }
 
@@ -165,7 +165,7 @@ func healthOf(endpoint uint32, c *health.Check) reconcile.HealthChange {
 
 // logCheck logs changes, first failures, and what the configuration asks for.
 func (mgr *Manager) logCheck(m *member, c *health.Check, config *model.HealthCheck, r health.Result, err error, first bool, v health.Verdict) {
-	log := mgr.cfg.Logger.With("cluster", m.cluster.name, "endpoint", m.address)
+	log := mgr.cfg.Logger.With("cluster", m.cluster.key.Name, "view", logging.NonZero(m.cluster.key.View), "endpoint", m.address)
 	switch {
 	case v.Changed && c.Healthy():
 		log.Info("endpoint is healthy", "degraded", logging.NonZero(c.Degraded()))
@@ -221,7 +221,7 @@ func (mgr *Manager) TimedOut() map[uint32]bool {
 }
 
 // Stats are a cluster's statistics under Envoy's names; nil for one that is not watched.
-func (mgr *Manager) Stats(cluster string) map[string]uint64 {
+func (mgr *Manager) Stats(cluster model.ClusterKey) map[string]uint64 {
 	mgr.mu.Lock()
 	defer mgr.mu.Unlock()
 	w := mgr.watched[cluster]

@@ -30,8 +30,8 @@ type Config struct {
 	Returned func(endpoint uint32)
 	// AwaitSecrets waits for the secrets that connections to an endpoint need. It reports false when the context ends first.
 	AwaitSecrets func(ctx context.Context, tls *model.UpstreamTLS) bool
-	// Dial is how a check of an endpoint connects, by HTTP or without.
-	Dial func(e model.Endpoint, http bool) health.Dial
+	// Dial is how a check of an endpoint of a view's cluster connects, by HTTP or without.
+	Dial func(v model.View, e model.Endpoint, http bool) health.Dial
 	// OthersServed reports whether clients of network namespaces other than the host's are served; nil: they are not.
 	OthersServed func() bool
 	// Spawn runs f on a goroutine. Its end is not waited for by the Manager.
@@ -48,8 +48,8 @@ type Manager struct {
 	events  endpointEvents
 
 	mu sync.Mutex
-	// watched clusters by name, all that is in them but the tallies, and traffic. Guarded by mu.
-	watched map[string]*watched
+	// watched clusters by key, all that is in them but the tallies, and traffic. Guarded by mu.
+	watched map[model.ClusterKey]*watched
 	traffic sample
 	// applied are the clusters of the configuration in force.
 	applied []*model.Cluster
@@ -57,7 +57,8 @@ type Manager struct {
 
 // watched is a cluster with outlier detection or health checks.
 type watched struct {
-	name string
+	view model.View
+	key  model.ClusterKey
 	// detector is nil without outlier_detection; it is to be woken at due.
 	detector *health.Detector
 	due      time.Time
@@ -98,14 +99,14 @@ func (t *tally) add(success bool) {
 
 // New returns a manager that watches nothing.
 func New(c Config) *Manager {
-	mgr := &Manager{cfg: c, ended: make(chan struct{}), watched: map[string]*watched{}, events: endpointEvents{wake: make(chan struct{}, 1)}}
+	mgr := &Manager{cfg: c, ended: make(chan struct{}), watched: map[model.ClusterKey]*watched{}, events: endpointEvents{wake: make(chan struct{}, 1)}}
 	mgr.members.Store(&pages.List[member]{})
 	return mgr
 }
 
 // Apply watches the clusters of the configuration in force. endpointsOf returns the endpoints of one. Clusters that stay are left alone. It is
 // called by one goroutine at a time.
-func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster string) []*reconcile.EndpointEntry) {
+func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster model.ClusterKey) []*reconcile.EndpointEntry) {
 	mgr.mu.Lock()
 	defer mgr.mu.Unlock()
 	changed := model.ChangeOf(mgr.applied, clusters)
@@ -113,20 +114,20 @@ func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster st
 	if !slices.ContainsFunc(changed.Added, isWatched) && !slices.ContainsFunc(changed.Removed, isWatched) {
 		return
 	}
-	stays := map[string]bool{}
+	stays := map[model.ClusterKey]bool{}
 	edit := mgr.members.Load().Edit()
 	for _, c := range changed.Added {
 		if !isWatched(c) {
 			continue
 		}
-		stays[c.Name] = true
-		w := mgr.watched[c.Name]
+		stays[c.Key()] = true
+		w := mgr.watched[c.Key()]
 		if w == nil {
-			w = &watched{name: c.Name}
-			mgr.watched[c.Name] = w
+			w = &watched{view: c.View, key: c.Key()}
+			mgr.watched[c.Key()] = w
 		}
 		before := w.members
-		mgr.applyClusterLocked(w, c, endpointsOf(c.Name))
+		mgr.applyClusterLocked(w, c, endpointsOf(c.Key()))
 		forget(edit, before)
 		for _, m := range w.members {
 			edit.Set(m.index, m)
@@ -134,8 +135,8 @@ func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster st
 	}
 	var left []*watched
 	for _, c := range changed.Removed {
-		if w := mgr.watched[c.Name]; w != nil && !stays[c.Name] {
-			delete(mgr.watched, c.Name)
+		if w := mgr.watched[c.Key()]; w != nil && !stays[c.Key()] {
+			delete(mgr.watched, c.Key())
 			forget(edit, w.members)
 			left = append(left, w)
 		}

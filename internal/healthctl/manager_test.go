@@ -47,7 +47,7 @@ func newRig() *rig {
 		},
 		Returned:     func(uint32) { r.returned.Add(1) },
 		AwaitSecrets: func(context.Context, *model.UpstreamTLS) bool { return true },
-		Dial: func(model.Endpoint, bool) health.Dial {
+		Dial: func(model.View, model.Endpoint, bool) health.Dial {
 			return func(context.Context, netip.AddrPort) (net.Conn, error) {
 				if r.down.Load() {
 					return nil, errors.New("refused")
@@ -69,8 +69,8 @@ func (r *rig) apply(c *model.Cluster) {
 		c.Name, c.Endpoints = "web", []model.Endpoint{{Address: r.address, Weight: 1}}
 		clusters = append(clusters, c)
 	}
-	r.mgr.Apply(clusters, func(string) []*reconcile.EndpointEntry {
-		return []*reconcile.EndpointEntry{{Index: index, Cluster: "web", Address: r.address}}
+	r.mgr.Apply(clusters, func(model.ClusterKey) []*reconcile.EndpointEntry {
+		return []*reconcile.EndpointEntry{{Index: index, Cluster: model.SharedCluster("web"), Address: r.address}}
 	})
 }
 
@@ -118,7 +118,7 @@ func TestEndpointLeavesAndReturnsByItsChecks(t *testing.T) {
 		r.down.Store(false)
 		time.Sleep(3 * time.Second)
 		r.mustBe(t, "checks pass again", shared.EndpointUnhealthy, false)
-		stats := r.mgr.Stats("web")
+		stats := r.mgr.Stats(model.SharedCluster("web"))
 		if n := stats["health_check.failure"]; n != 2 {
 			t.Errorf("failed checks: got %d, want 2", n)
 		}
@@ -143,7 +143,7 @@ func TestEndpointIsHealthyWithoutChecks(t *testing.T) {
 				r.mustBe(t, name, shared.EndpointUnhealthy, false)
 				time.Sleep(5 * time.Second)
 				r.mustBe(t, "later", shared.EndpointUnhealthy, false)
-				if stats := r.mgr.Stats("web"); stats != nil {
+				if stats := r.mgr.Stats(model.SharedCluster("web")); stats != nil {
 					t.Errorf("statistics of what is not watched: got %v, want none", stats)
 				}
 			})
@@ -225,9 +225,9 @@ func TestStoppedManagerAsksNoMore(t *testing.T) {
 		r.apply(checked())
 		synctest.Wait()
 		r.mgr.Stop()
-		attempts := r.mgr.Stats("web")["health_check.attempt"]
+		attempts := r.mgr.Stats(model.SharedCluster("web"))["health_check.attempt"]
 		time.Sleep(time.Minute)
-		if now := r.mgr.Stats("web")["health_check.attempt"]; now != attempts {
+		if now := r.mgr.Stats(model.SharedCluster("web"))["health_check.attempt"]; now != attempts {
 			t.Errorf("attempts behind the stop: got %d more, want none", now-attempts)
 		}
 		if attempts == 0 {

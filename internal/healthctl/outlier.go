@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/health"
+	"github.com/xlb-project/xlb/internal/logging"
 	shared "github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/pool"
@@ -299,8 +300,8 @@ func (mgr *Manager) changeLocked(w *watched, ejections []health.Ejection) {
 func (mgr *Manager) logLocked(w *watched, e health.Ejection) {
 	address := mgr.member(e.Endpoint).address
 	if e.Ejected {
-		mgr.cfg.Logger.Warn("endpoint is ejected", "cluster", w.name, "endpoint", address, "reason", e.Reason, "for", e.Time)
+		mgr.cfg.Logger.Warn("endpoint is ejected", "cluster", w.key.Name, "view", logging.NonZero(w.key.View), "endpoint", address, "reason", e.Reason, "for", e.Time)
 		return
 	}
-	mgr.cfg.Logger.Info("endpoint returns", "cluster", w.name, "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
+	mgr.cfg.Logger.Info("endpoint returns", "cluster", w.key.Name, "view", logging.NonZero(w.key.View), "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
 }

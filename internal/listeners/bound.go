@@ -24,7 +24,7 @@ type Config struct {
 	// Bind opens the socket of a listener. It does not take connections yet.
 	Bind func(address netip.AddrPort, to anchor.BoundTo) (*anchor.Bound, error)
 	// Indices are those of the listeners in force in the kernel, by name.
-	Indices func() map[string]uint32
+	Indices func() map[model.ListenerName]uint32
 	// MaxConnections bounds the connections of all listeners that are not exempt from it; 0: there is no bound.
 	MaxConnections func() uint64
 	// AddressesChanged puts the configuration in force once more, for other addresses of this host.
@@ -114,7 +114,7 @@ func (b *Bound) Apply(cfg *model.Config) error {
 		if !l.Bound {
 			continue
 		}
-		w := &boundListener{listener: l.Name, to: anchor.BoundTo{Listener: indices[l.Name], TCP: l.TCP != nil}}
+		w := &boundListener{listener: l.Name, to: anchor.BoundTo{Listener: indices[l.FullName()], TCP: l.TCP != nil}}
 		if !l.Unlimited {
 			w.to.Admits = b.Admits
 		}

@@ -34,7 +34,9 @@ func newBinding() *binding {
 			}
 			return &anchor.Bound{}, nil
 		},
-		Indices: func() map[string]uint32 { return map[string]uint32{"web": 1} }, MaxConnections: func() uint64 { return 2 },
+		Indices: func() map[model.ListenerName]uint32 {
+			return map[model.ListenerName]uint32{model.SharedListener("web"): 1}
+		}, MaxConnections: func() uint64 { return 2 },
 		AddressesChanged: func(own []netip.Addr) { b.moved = append(b.moved, own) }, Spawn: func(f func()) { f() },
 	})
 	return b

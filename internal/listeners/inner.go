@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/topology"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -33,7 +34,7 @@ type Inner struct {
 
 // circle is where a request was to go that had passed too many listeners.
 type circle struct {
-	cluster  string
+	cluster  model.ClusterKey
 	endpoint netip.AddrPort
 }
 
@@ -98,7 +99,7 @@ func (h *Inner) cutCircles(cfg *model.Config) {
 		k := h.cut[c]
 		if !slices.Equal(k.left, left[c]) {
 			k = cutting{left[c], cutOf(c, left[c])}
-			h.log.Warn("endpoints get no requests", "cluster", c.Name, "reason", k.out.LeftOutText())
+			h.log.Warn("endpoints get no requests", "cluster", c.Name, "view", logging.NonZero(c.View.Name), "reason", k.out.LeftOutText())
 		}
 		now[c], cfg.Clusters[i] = k, k.out
 	}
@@ -131,9 +132,9 @@ const (
 )
 
 // Circled logs that a request has passed too many listeners. It implements slowpath.Config.Circled, and is safe for concurrent use.
-func (h *Inner) Circled(cluster string, endpoint netip.AddrPort) {
+func (h *Inner) Circled(cluster model.ClusterKey, endpoint netip.AddrPort) {
 	if h.mayLog(circle{cluster, endpoint}, time.Now()) {
-		h.log.Warn("requests go in a circle; they get 503: have one of these listeners lead elsewhere", "cluster", cluster, "endpoint", endpoint,
+		h.log.Warn("requests go in a circle; they get 503: have one of these listeners lead elsewhere", "cluster", cluster.Name, "view", logging.NonZero(cluster.View), "endpoint", endpoint,
 			"listeners_passed", slowpath.MaxDepth)
 	}
 }

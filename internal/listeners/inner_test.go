@@ -104,7 +104,7 @@ func TestPanicReleasesTheLockOfCircles(t *testing.T) {
 				t.Error("nothing has panicked")
 			}
 		}()
-		h.Circled("c", netip.AddrPort{})
+		h.Circled(model.SharedCluster("c"), netip.AddrPort{})
 	}()
 	if !h.mu.TryLock() {
 		t.Error("it is locked still")

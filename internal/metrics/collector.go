@@ -170,8 +170,8 @@ func (c *Collector) Snapshot() (*Snapshot, error) {
 	s.Requests.Fast = kernel.requests
 	s.FastBytes = Bytes{Request: kernel.bytesSent, Response: kernel.bytesReceived}
 	for i := range clusters {
-		name := clusters[i].Name
-		s.Clusters[i] = snapshotCluster(&clusters[i], c.ledger.clusters[name], c.recorder.cluster(name))
+		key := clusters[i].Key
+		s.Clusters[i] = snapshotCluster(&clusters[i], c.ledger.clusters[key], c.recorder.cluster(key))
 		for j := range s.Clusters[i].Endpoints {
 			s.Leases += s.Clusters[i].Endpoints[j].Pool.Leased
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // statusClasses is the number of classes from 1xx to 5xx, serverErrors the index of 5xx.
@@ -92,7 +93,7 @@ func (a *account) total() fast {
 // ledger keeps sums of counters that come and go with the configuration. A cluster's
 // sum lives as long as the cluster, the sum over all for ever.
 type ledger struct {
-	clusters map[string]*account
+	clusters map[model.ClusterKey]*account
 	// left is the sum of the clusters that have left the configuration.
 	left     fast
 	verdicts [maps.VerdictCount]counter
@@ -113,7 +114,7 @@ func (c *counter) observe(now uint64) {
 
 func (c *counter) total() uint64 { return c.base + c.last }
 
-func newLedger() *ledger { return &ledger{clusters: map[string]*account{}} }
+func newLedger() *ledger { return &ledger{clusters: map[model.ClusterKey]*account{}} }
 
 func (l *ledger) observeVerdicts(counts []uint64) { observeAll(l.verdicts[:], counts) }
 
@@ -126,24 +127,24 @@ func observeAll(counters []counter, now []uint64) {
 }
 
 func (l *ledger) observeClusters(clusters []Cluster) {
-	present := make(map[string]bool, len(clusters))
+	present := make(map[model.ClusterKey]bool, len(clusters))
 	for i := range clusters {
-		present[clusters[i].Name] = true
-		l.account(clusters[i].Name).observe(clusters[i].Endpoints)
+		present[clusters[i].Key] = true
+		l.account(clusters[i].Key).observe(clusters[i].Endpoints)
 	}
-	for name, a := range l.clusters {
-		if !present[name] {
+	for key, a := range l.clusters {
+		if !present[key] {
 			l.left.add(a.total())
-			delete(l.clusters, name)
+			delete(l.clusters, key)
 		}
 	}
 }
 
-func (l *ledger) account(name string) *account {
-	a := l.clusters[name]
+func (l *ledger) account(key model.ClusterKey) *account {
+	a := l.clusters[key]
 	if a == nil {
 		a = &account{endpoints: map[identity]*meter{}}
-		l.clusters[name] = a
+		l.clusters[key] = a
 	}
 	return a
 }

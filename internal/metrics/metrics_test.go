@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/golden"
 )
 
@@ -94,7 +95,7 @@ func busy() *state {
 			{ID: 3, Netns: 4026532301, Name: "shop/web-1", State: "leaving", PodNamespace: "shop", Pod: "web-1", PodUID: "0f3b", Container: "c0ffee", Runtime: "containerd", Connections: 2, Destinations: []Destination{{"web", 40, 4000, 90000, 0.25, 0.0005}}},
 		},
 		clusters: []Cluster{{
-			Name: "web", Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
+			Key: model.SharedCluster("web"), Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},
 			Limits:  map[string]uint64{"upstream_rq_retry": 3, "circuit_breakers.high.cx_open": 1, "circuit_breakers.high.remaining_cx": 5},
 			LeftOut: map[string]uint64{"tls": 2}, Updates: &Updates{Successes: 5, Rejected: 1, Time: 1700000001000, Version: 9},
 			Endpoints: []Endpoint{
@@ -113,10 +114,10 @@ func busy() *state {
 
 func recorded() *Recorder {
 	r := NewRecorder()
-	r.Record(Request{Cluster: "web", Endpoint: first, Status: 200, Flag: "-"})
-	r.Record(Request{Cluster: "web", Endpoint: first, Status: 503, Flag: "UC"})
-	r.Record(Request{Cluster: "web", Endpoint: second, Status: 503, Flag: "UF"})
-	r.Record(Request{Cluster: "web", Status: 503, Flag: "UH"})
+	r.Record(Request{Cluster: model.SharedCluster("web"), Endpoint: first, Status: 200, Flag: "-"})
+	r.Record(Request{Cluster: model.SharedCluster("web"), Endpoint: first, Status: 503, Flag: "UC"})
+	r.Record(Request{Cluster: model.SharedCluster("web"), Endpoint: second, Status: 503, Flag: "UF"})
+	r.Record(Request{Cluster: model.SharedCluster("web"), Status: 503, Flag: "UH"})
 	r.Record(Request{Status: 404, Flag: "NR"})
 	return r
 }
@@ -248,7 +249,9 @@ func TestCountersSurviveReloads(t *testing.T) {
 	at := func(index uint32, address netip.AddrPort, requests uint64) Endpoint {
 		return Endpoint{Index: index, Address: address, State: maps.Endpoint{Traffic: maps.Traffic{Requests: requests, BytesSent: 10 * requests}}}
 	}
-	web := func(endpoints ...Endpoint) []Cluster { return []Cluster{{Name: "web", Endpoints: endpoints}} }
+	web := func(endpoints ...Endpoint) []Cluster {
+		return []Cluster{{Key: model.SharedCluster("web"), Endpoints: endpoints}}
+	}
 	before := web(at(0, first, 100), at(1, second, 50))
 	tests := []struct {
 		name  string
@@ -261,7 +264,7 @@ func TestCountersSurviveReloads(t *testing.T) {
 		{"an index is cleared", web(at(0, first, 3), at(1, second, 50)), totals{153, 1530, 153}},
 		{"an index serves another address", web(at(0, second, 7), at(1, second, 50)), totals{157, 1570, 157}},
 		{"an address comes back at another index", web(at(0, first, 100), at(1, second, 50), at(2, first, 5)), totals{155, 1550, 155}},
-		{"the cluster leaves", []Cluster{{Name: "other", Endpoints: []Endpoint{at(0, first, 0)}}}, totals{150, 1500, 0}},
+		{"the cluster leaves", []Cluster{{Key: model.SharedCluster("other"), Endpoints: []Endpoint{at(0, first, 0)}}}, totals{150, 1500, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,7 +282,7 @@ func TestCountersSurviveReloads(t *testing.T) {
 }
 
 func TestAddressThatCameBackIsOneEndpoint(t *testing.T) {
-	source := &state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{
+	source := &state{clusters: []Cluster{{Key: model.SharedCluster("web"), Endpoints: []Endpoint{
 		{Index: 2, Address: first, Pool: Pool{Idle: 1}, Weight: 3, State: maps.Endpoint{Traffic: maps.Traffic{Requests: 5}}},
 		{Index: 0, Address: first, Pool: Pool{Leased: 1}, State: maps.Endpoint{Outstanding: 1, Flags: uint32(maps.EndpointGone), Traffic: maps.Traffic{Requests: 100}}},
 	}}}}
@@ -334,13 +337,13 @@ func TestUnreadableVerdictsHideNothingElse(t *testing.T) {
 
 func TestRecorderForgetsWhatLeftTheConfiguration(t *testing.T) {
 	r := recorded()
-	r.Record(Request{Cluster: "old", Endpoint: first, Status: 200, Flag: "-"})
-	c := NewCollector(&state{clusters: []Cluster{{Name: "web", Endpoints: []Endpoint{{Address: second}}}}}, r)
+	r.Record(Request{Cluster: model.SharedCluster("old"), Endpoint: first, Status: 200, Flag: "-"})
+	c := NewCollector(&state{clusters: []Cluster{{Key: model.SharedCluster("web"), Endpoints: []Endpoint{{Address: second}}}}}, r)
 	c.Observe()
-	if got := len(r.cluster("old").endpoints); got != 0 {
+	if got := len(r.cluster(model.SharedCluster("old")).endpoints); got != 0 {
 		t.Errorf("endpoints of a cluster that left: got %d, want 0", got)
 	}
-	web := r.cluster("web")
+	web := r.cluster(model.SharedCluster("web"))
 	if _, kept := web.endpoints[first]; kept || web.requests != 2 {
 		t.Errorf("cluster that stays: got %+v, want its 2 requests and no endpoint that left", web)
 	}

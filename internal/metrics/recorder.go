@@ -6,12 +6,14 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Request describes a request that the slow path has finished.
 type Request struct {
 	// Cluster and Endpoint are zero when none was chosen.
-	Cluster  string
+	Cluster  model.ClusterKey
 	Endpoint netip.AddrPort
 	// Status sent to the client; 0 is none.
 	Status int
@@ -49,7 +51,7 @@ type Recorder struct {
 	total uint64
 	flags map[string]uint64
 	// clusters holds what belongs to a cluster of the configuration.
-	clusters map[string]*slowCluster
+	clusters map[model.ClusterKey]*slowCluster
 }
 
 // slowCluster counts the slow path's requests of one cluster.
@@ -69,7 +71,7 @@ type slowEndpoint struct {
 
 // NewRecorder returns a Recorder that has counted nothing.
 func NewRecorder() *Recorder {
-	return &Recorder{flags: map[string]uint64{}, clusters: map[string]*slowCluster{}}
+	return &Recorder{flags: map[string]uint64{}, clusters: map[model.ClusterKey]*slowCluster{}}
 }
 
 // Record counts a request that has ended. A response that the kernel had asked for, and the daemon has only passed on, must not be recorded:
@@ -81,7 +83,7 @@ func (r *Recorder) Record(q Request) {
 		r.total++
 		r.flags[q.Flag]++
 	}
-	if q.Cluster == "" {
+	if q.Cluster.Name == "" {
 		return
 	}
 	c := r.clusters[q.Cluster]
@@ -118,7 +120,7 @@ func (c *slowCluster) record(q Request) {
 }
 
 // Withheld counts a response at its endpoint alone: its client has got another one.
-func (r *Recorder) Withheld(cluster string, endpoint netip.AddrPort, status int) {
+func (r *Recorder) Withheld(cluster model.ClusterKey, endpoint netip.AddrPort, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clusters[cluster]
@@ -143,10 +145,10 @@ func (r *Recorder) totals() (uint64, map[string]uint64) {
 }
 
 // cluster returns a copy of a cluster's counts.
-func (r *Recorder) cluster(name string) slowCluster {
+func (r *Recorder) cluster(key model.ClusterKey) slowCluster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.clusters[name]
+	c := r.clusters[key]
 	if c == nil {
 		return slowCluster{}
 	}
@@ -156,16 +158,16 @@ func (r *Recorder) cluster(name string) slowCluster {
 // prune forgets clusters and endpoints that the configuration no longer has, so that
 // what is kept is bounded by it. Totals of a cluster stay as long as the cluster.
 func (r *Recorder) prune(clusters []Cluster) {
-	known := make(map[string]map[netip.AddrPort]bool, len(clusters))
+	known := make(map[model.ClusterKey]map[netip.AddrPort]bool, len(clusters))
 	for i := range clusters {
-		known[clusters[i].Name] = addresses(clusters[i].Endpoints)
+		known[clusters[i].Key] = addresses(clusters[i].Endpoints)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, c := range r.clusters {
-		endpoints, ok := known[name]
+	for key, c := range r.clusters {
+		endpoints, ok := known[key]
 		if !ok {
-			delete(r.clusters, name)
+			delete(r.clusters, key)
 			continue
 		}
 		maps.DeleteFunc(c.endpoints, func(a netip.AddrPort, _ slowEndpoint) bool { return !endpoints[a] })

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // A client that leaves is counted with its cluster, an endpoint or none.
@@ -14,17 +16,17 @@ func TestClientsThatLeaveAreCountedWithTheirCluster(t *testing.T) {
 	endpoint := netip.MustParseAddrPort("10.0.0.1:80")
 	r := NewRecorder()
 	for _, q := range []Request{
-		{Cluster: "web", Endpoint: endpoint, Flag: "DC"},
-		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "DC"},
-		{Cluster: "web", Flag: "DC"},
-		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Resumed: true, Sent: true},
-		{Cluster: "web", Endpoint: endpoint, Flag: "DC", Resumed: true}, // the kernel has counted it
-		{Cluster: "web", Endpoint: endpoint, Status: 200, Flag: "-"},
+		{Cluster: model.SharedCluster("web"), Endpoint: endpoint, Flag: "DC"},
+		{Cluster: model.SharedCluster("web"), Endpoint: endpoint, Status: 200, Flag: "DC"},
+		{Cluster: model.SharedCluster("web"), Flag: "DC"},
+		{Cluster: model.SharedCluster("web"), Endpoint: endpoint, Flag: "DC", Resumed: true, Sent: true},
+		{Cluster: model.SharedCluster("web"), Endpoint: endpoint, Flag: "DC", Resumed: true}, // the kernel has counted it
+		{Cluster: model.SharedCluster("web"), Endpoint: endpoint, Status: 200, Flag: "-"},
 		{Flag: "DC"},
 	} {
 		r.Record(q)
 	}
-	s := snapshotCluster(&Cluster{Name: "web"}, &account{left: fast{cancelled: 3}}, r.cluster("web"))
+	s := snapshotCluster(&Cluster{Key: model.SharedCluster("web")}, &account{left: fast{cancelled: 3}}, r.cluster(model.SharedCluster("web")))
 	if s.Cancelled != 7 {
 		t.Errorf("got %d, want 4 of the slow path and 3 of the fast one", s.Cancelled)
 	}
@@ -34,14 +36,14 @@ func TestClientsThatLeaveAreCountedWithTheirCluster(t *testing.T) {
 func TestRequestsThatTheKernelBeganAreNotCountedTwice(t *testing.T) {
 	first, second := netip.MustParseAddrPort("10.0.0.1:80"), netip.MustParseAddrPort("10.0.0.2:80")
 	r := NewRecorder()
-	r.Record(Request{Cluster: "web", Endpoint: first, Status: 503, Flag: "URX", Resumed: true})
-	r.Withheld("web", first, 503)
-	r.Record(Request{Cluster: "web", Endpoint: second, Status: 200, Flag: "-", Resumed: true, Sent: true})
-	r.Withheld("web", first, 409)
+	r.Record(Request{Cluster: model.SharedCluster("web"), Endpoint: first, Status: 503, Flag: "URX", Resumed: true})
+	r.Withheld(model.SharedCluster("web"), first, 503)
+	r.Record(Request{Cluster: model.SharedCluster("web"), Endpoint: second, Status: 200, Flag: "-", Resumed: true, Sent: true})
+	r.Withheld(model.SharedCluster("web"), first, 409)
 	if total, flags := r.totals(); total != 0 || len(flags) != 0 {
 		t.Errorf("requests of the slow path: got %d, %v, want none", total, flags)
 	}
-	got := r.cluster("web")
+	got := r.cluster(model.SharedCluster("web"))
 	want := slowCluster{
 		requests:  1,
 		responses: [statusClasses]uint64{1: 1, 4: 1},

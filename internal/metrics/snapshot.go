@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Snapshot is what was counted up to one moment. Counters are totals since the daemon
@@ -108,6 +109,8 @@ type Bytes struct {
 
 // ClusterSnapshot is a cluster's part of a Snapshot, both paths together.
 type ClusterSnapshot struct {
+	// View has the cluster; empty: the shared one has.
+	View string `json:"view,omitempty"`
 	Name string `json:"name"`
 	// StatName is its name in Envoy's statistics; empty: Name is.
 	StatName string `json:"statName,omitempty"`
@@ -225,6 +228,11 @@ func (s *Snapshot) countGuards(l *ledger) {
 	}
 }
 
+// Key tells the cluster from those of all views.
+func (c *ClusterSnapshot) Key() model.ClusterKey {
+	return model.ClusterKey{View: c.View, Name: c.Name}
+}
+
 // ObservedAs is the cluster's name in Envoy's statistics.
 func (c *ClusterSnapshot) ObservedAs() string { return cmp.Or(c.StatName, c.Name) }
 
@@ -232,7 +240,8 @@ func (c *ClusterSnapshot) ObservedAs() string { return cmp.Or(c.StatName, c.Name
 func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 	kernel := a.total()
 	s := ClusterSnapshot{
-		Name:      c.Name,
+		View:      c.Key.View,
+		Name:      c.Key.Name,
 		StatName:  c.StatName,
 		Requests:  kernel.requests + slow.requests,
 		Broken:    kernel.broken,

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Source is the live state that a Collector reads. Its methods are called once per
@@ -82,8 +84,8 @@ type SlowWork struct {
 
 // Cluster is a cluster and its live state.
 type Cluster struct {
-	Name string
-	// StatName is its name in Envoy's statistics; empty: Name is.
+	Key model.ClusterKey
+	// StatName is its name in Envoy's statistics; empty: that of Key is.
 	StatName string
 	// Health are Envoy's statistics of outlier detection and health checks, by their names below cluster.<name>.
 	Health map[string]uint64

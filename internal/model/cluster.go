@@ -21,6 +21,8 @@ const (
 
 // Cluster is a set of endpoints that serve the same thing.
 type Cluster struct {
+	// View has the cluster, and Name is unique in it.
+	View View
 	Name string
 	// StatName names it in Envoy's statistics and in %UPSTREAM_CLUSTER% (Cluster.alt_stat_name); empty: Name does.
 	StatName  string
@@ -71,6 +73,9 @@ type Cluster struct {
 	// Sockets are all that its endpoints may be secured with, each once; nil: all of them are spoken to in plain text.
 	Sockets []*UpstreamTLS
 }
+
+// Key tells it from the clusters of all views.
+func (c *Cluster) Key() ClusterKey { return c.View.Cluster(c.Name) }
 
 // ObservedAs is the name by which statistics and %UPSTREAM_CLUSTER% know the cluster.
 func (c *Cluster) ObservedAs() string { return cmp.Or(c.StatName, c.Name) }

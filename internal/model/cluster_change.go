@@ -23,15 +23,15 @@ func ChangeOf(before, now []*Cluster) ClusterChange {
 	return ClusterChange{First: first, Removed: before[first : len(before)-last], Added: now[first : len(now)-last]}
 }
 
-// Lost are the clusters of which there is none with their name any more.
+// Lost are the clusters whose keys no cluster has any more.
 func (c *ClusterChange) Lost() []*Cluster {
-	names := make(map[string]struct{}, len(c.Added))
+	keys := make(map[ClusterKey]struct{}, len(c.Added))
 	for _, added := range c.Added {
-		names[added.Name] = struct{}{}
+		keys[added.Key()] = struct{}{}
 	}
 	var lost []*Cluster
 	for _, removed := range c.Removed {
-		if _, stays := names[removed.Name]; !stays {
+		if _, stays := keys[removed.Key()]; !stays {
 			lost = append(lost, removed)
 		}
 	}

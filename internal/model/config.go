@@ -8,9 +8,9 @@ import "net/netip"
 type Config struct {
 	// Admin is the address of the admin API; the zero value means none.
 	Admin netip.AddrPort
-	// Listeners in the order of the source; names and addresses are unique.
+	// Listeners in the order of the source; names and addresses are unique within a view.
 	Listeners []*Listener
-	// Clusters in the order of the source; names are unique.
+	// Clusters in the order of the source; keys are unique.
 	Clusters []*Cluster
 	// MaxConnections bounds the connections to bound sockets that are open at one time; 0 is no limit
 	// (DownstreamConnectionsConfig.max_active_downstream_connections).
@@ -21,10 +21,10 @@ type Config struct {
 	Local *Local
 }
 
-// Cluster returns the cluster of that name, or nil.
-func (c *Config) Cluster(name string) *Cluster {
+// Cluster returns the cluster with that key, or nil.
+func (c *Config) Cluster(key ClusterKey) *Cluster {
 	for _, cl := range c.Clusters {
-		if cl.Name == name {
+		if cl.Key() == key {
 			return cl
 		}
 	}
@@ -58,7 +58,7 @@ func (c *Config) PassesBy(l *Listener) bool {
 		return false
 	}
 	for _, share := range l.TCP.Clusters {
-		cluster := c.Cluster(share.Name)
+		cluster := c.Cluster(l.View.Cluster(share.Name))
 		if cluster == nil || !cluster.FollowsClient() || cluster.OriginalPort != 0 {
 			return false
 		}
@@ -67,39 +67,39 @@ func (c *Config) PassesBy(l *Listener) bool {
 }
 
 // PlainClusters are those that listeners without HTTP name, and no route.
-func (c *Config) PlainClusters() map[string]bool {
-	plain := map[string]bool{}
+func (c *Config) PlainClusters() map[ClusterKey]bool {
+	plain := map[ClusterKey]bool{}
 	for _, l := range c.Listeners {
 		for _, p := range l.Proxies() {
 			for _, share := range p.Clusters {
-				plain[share.Name] = true
+				plain[l.View.Cluster(share.Name)] = true
 			}
 		}
 	}
 	if len(plain) > 0 {
-		c.eachRoute(func(r *Route) {
+		c.eachRoute(func(v View, r *Route) {
 			for _, share := range r.Clusters {
-				delete(plain, share.Name)
+				delete(plain, v.Cluster(share.Name))
 			}
 		})
 	}
 	return plain
 }
 
-func (c *Config) eachRoute(f func(*Route)) {
+func (c *Config) eachRoute(f func(View, *Route)) {
 	for _, l := range c.Listeners {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
-				f(r)
+				f(l.View, r)
 			}
 		}
 	}
 }
 
-// TimedByCluster reports whether a cluster of the route limits how long a request may take.
-func (c *Config) TimedByCluster(r *Route) bool {
+// TimedByCluster reports whether a cluster of a view's route limits how long a request may take.
+func (c *Config) TimedByCluster(v View, r *Route) bool {
 	return r.anyShare(func(share *WeightedCluster) bool {
-		cl := c.Cluster(share.Name)
+		cl := c.Cluster(v.Cluster(share.Name))
 		return cl != nil && cl.MaxDuration > 0
 	})
 }

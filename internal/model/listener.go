@@ -12,6 +12,8 @@ import (
 // Listener is a service address whose connections are intercepted, or many. The address
 // need not exist on any interface. What Envoy has as one listener may be several here, which share its Source: each for other destinations.
 type Listener struct {
+	// View has the listener: only workloads that see it are intercepted, and names of clusters are the view's.
+	View View
 	Name string
 	// Source is the name in the configuration; empty: it is Name.
 	Source string
@@ -64,6 +66,9 @@ type ConnectionLimits struct {
 	// Drain is how long one whose time is up stays open for another request, the answer to which closes it (drain_timeout). Only with Idle or Age.
 	Drain time.Duration
 }
+
+// FullName tells it from the listeners of all views.
+func (l *Listener) FullName() ListenerName { return l.View.Listener(l.Name) }
 
 // Destinations are where the connections go that the listener takes, as text.
 func (l *Listener) Destinations() string {

@@ -52,7 +52,11 @@ func (n *Node) sweep() {
 	n.proxy.Sweep()
 	n.datapath.Shared.SweepLoads()
 	now := n.activator.Generation()
-	n.pool.SweepCarried(func(cluster string) bool { return now.Cluster(cluster) != nil })
+	names := map[string]bool{}
+	for _, c := range now.Config().Clusters {
+		names[c.Name] = true
+	}
+	n.pool.SweepCarried(func(cluster string) bool { return names[cluster] })
 }
 
 // yieldAdmin gives the default address of the admin API up for a listener.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/listeners"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
@@ -16,7 +17,7 @@ func (n *Node) newBound() *listeners.Bound {
 		Bind: func(address netip.AddrPort, to anchor.BoundTo) (*anchor.Bound, error) {
 			return n.anchors.Bind(address, to)
 		},
-		Indices:          func() map[string]uint32 { return n.reconcil.ListenerNumbers() },
+		Indices:          func() map[model.ListenerName]uint32 { return n.reconcil.ListenerNumbers() },
 		MaxConnections:   func() uint64 { return n.activator.Generation().Config().MaxConnections },
 		AddressesChanged: n.addressesChanged,
 		Spawn:            n.spawn,

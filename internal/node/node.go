@@ -254,7 +254,7 @@ func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, 
 func (n *Node) newSource(b *source.Bootstrap) *source.Source {
 	return source.New(source.Config{
 		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
-		Cluster: func(name string) *model.Cluster { return n.activator.Generation().Cluster(name) },
+		Cluster: func(key model.ClusterKey) *model.Cluster { return n.activator.Generation().Cluster(key) },
 	}, b)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -94,7 +95,7 @@ func (p *Pool) expectLocked(list []Endpoint, fresh, leaving []*destination) {
 	}
 	// use is how many endpoints there were besides the new ones, and how many of them have i-socks.
 	type use struct{ endpoints, asked int }
-	of, isNew := map[string]*use{}, map[*destination]bool{}
+	of, isNew := map[model.ClusterKey]*use{}, map[*destination]bool{}
 	for _, d := range fresh {
 		of[d.Cluster], isNew[d] = &use{}, true
 	}

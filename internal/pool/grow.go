@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -156,7 +157,7 @@ func (p *Pool) fillLocked(sub *subpool) {
 // clusterKey is a workload's i-socks to a cluster.
 type clusterKey struct {
 	workload workload.ID
-	cluster  string
+	cluster  model.ClusterKey
 }
 
 // mayOpenLocked reports whether the workload may have another i-sock to the endpoint's cluster: the first one to an endpoint in any case.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 func TestManyEndpointsAreConnectedToWhenTheyAreAsked(t *testing.T) {
@@ -61,7 +63,7 @@ func TestNewEndpointOfAClusterInUseIsConnectedTo(t *testing.T) {
 			}
 			// Of another cluster, and asked: it is of no consequence.
 			elsewhere := servers[3].endpoint(3)
-			elsewhere.Cluster = "elsewhere"
+			elsewhere.Cluster = model.SharedCluster("elsewhere")
 			first := []Endpoint{servers[0].endpoint(0), servers[1].endpoint(1)}
 			if len(tt.added) < 2 {
 				first = append(first, elsewhere)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/quota"
 	"github.com/xlb-project/xlb/internal/upstream"
@@ -153,7 +154,7 @@ type Endpoint struct {
 	ConnectTimeout time.Duration
 	// Cluster that the endpoint is of, and how many i-socks each workload may have to all of its endpoints, 0 for any number: a workload counts as an Envoy
 	// of its own does beside it. As in Envoy each endpoint has one in any case.
-	Cluster        string
+	Cluster        model.ClusterKey
 	MaxConnections uint32
 	Limits         Limits
 	// Draining: it gets no new requests, and its connections are to close when they are idle. One that a request takes all the same,

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 	"github.com/xlb-project/xlb/test/tcptest"
@@ -798,7 +799,7 @@ func TestEndpointsOfAClusterShareItsConnections(t *testing.T) {
 	var list []Endpoint
 	for i := range 3 {
 		e := newServer(t).endpoint(uint32(i))
-		e.Cluster, e.MaxConnections = "shared", 5
+		e.Cluster, e.MaxConnections = model.SharedCluster("shared"), 5
 		list = append(list, e)
 	}
 	open := func() (n int) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/maps/bpfmap"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
@@ -403,8 +404,8 @@ func (w *world) speak() string {
 // endpoint is one as it may be configured.
 func (w *world) endpoint(index uint32) Endpoint {
 	e := w.hosts[index].endpoint(index)
-	e.Cluster = []string{"a", "a", "b"}[index]
-	e.MaxConnections = w.most[e.Cluster]
+	e.Cluster = model.SharedCluster([]string{"a", "a", "b"}[index])
+	e.MaxConnections = w.most[e.Cluster.Name]
 	e.Draining = w.likely(25)
 	if w.likely(20) {
 		e.Limits = Limits{Idle: time.Duration(w.IntN(2)) * 30 * time.Millisecond, Age: time.Duration(w.IntN(2)) * 60 * time.Millisecond, Requests: w.Uint32N(3)}

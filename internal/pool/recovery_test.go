@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/mapstest"
 )
@@ -350,7 +351,7 @@ func TestRetryKeepsToTheConnectionsOfTheCluster(t *testing.T) {
 	s := newServer(t)
 	ofTwo := func(index uint32) Endpoint {
 		e := s.endpoint(index)
-		e.Cluster, e.MaxConnections = "two", 2
+		e.Cluster, e.MaxConnections = model.SharedCluster("two"), 2
 		return e
 	}
 	r.set(ofTwo(ours))

@@ -13,7 +13,7 @@ import (
 
 // carries is whose requests its i-socks carry, and where to.
 func (sub *subpool) carries() usage.Destination {
-	return usage.Destination{Workload: sub.from.ID, Cluster: sub.Cluster}
+	return usage.Destination{Workload: sub.from.ID, Cluster: sub.Cluster.Name}
 }
 
 // Carries is whose requests a slot's i-sock carries, or has carried, and where to; the host's to no cluster where the slot is free.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	xlbmaps "github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/usage"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -19,7 +20,7 @@ func leaseOfWeb(t *testing.T) (r *rig, s *server, slot uint32) {
 	t.Helper()
 	r, s = newRig(t, setup{}), newServer(t)
 	e := s.endpoint(ours)
-	e.Cluster = toWeb.Cluster
+	e.Cluster = model.SharedCluster(toWeb.Cluster)
 	r.set(e)
 	r.awaitIdle(ours, 1)
 	s.await(1) // which may be accepted later

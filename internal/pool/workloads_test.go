@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/tcptest"
@@ -469,7 +470,7 @@ func TestEachWorkloadHasTheConnectionsOfACluster(t *testing.T) {
 	var list []Endpoint
 	for i := range uint32(2) {
 		e := newServer(t).endpoint(i)
-		e.Cluster, e.MaxConnections = "shared", 3
+		e.Cluster, e.MaxConnections = model.SharedCluster("shared"), 3
 		list = append(list, e)
 	}
 	r.set(list[0])

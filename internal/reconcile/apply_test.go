@@ -183,7 +183,7 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	g := newRig(t)
 	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
 	before := g.r.Endpoints()
-	clusterIndex, _ := g.r.ClusterIndex("web")
+	clusterIndex, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	g.kernel.sh.Endpoints[before[1].Index].Traffic.Requests = 7
 	g.rootOf(clusterIndex).Turn = 5
 
@@ -194,10 +194,10 @@ func TestIndicesSurviveReloads(t *testing.T) {
 	if after[1] != before[1] || g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests != 7 {
 		t.Errorf("endpoint %+v is now %+v with %d requests, want it unchanged with 7", before[1], after[1], g.kernel.sh.Endpoints[after[1].Index].Traffic.Requests)
 	}
-	if got, ok := g.r.ClusterIndex("web"); !ok || got != clusterIndex || g.rootOf(got).Turn != 5 {
+	if got, ok := g.r.ClusterIndex(model.SharedCluster("web")); !ok || got != clusterIndex || g.rootOf(got).Turn != 5 {
 		t.Errorf("cluster index %d at turn %d, want %d at 5", got, g.rootOf(got).Turn, clusterIndex)
 	}
-	want := []ClusterEntry{{Index: clusterIndex, Name: "web"}, {Index: clusterIndex + 1, Name: "another"}}
+	want := []ClusterEntry{{Index: clusterIndex, Key: model.SharedCluster("web")}, {Index: clusterIndex + 1, Key: model.SharedCluster("another")}}
 	if diff := cmp.Diff(g.r.Clusters(), want); diff != "" {
 		t.Errorf("clusters (-got +want):\n%s", diff)
 	}
@@ -282,8 +282,8 @@ func TestListenerNumberStaysWithItsAddress(t *testing.T) {
 	if got := at(g.kernel.cfg.Listeners, number); got.Table != 0 {
 		t.Errorf("the removed listener still has table %d", got.Table)
 	}
-	if name, a, ok := g.r.Listener(number); name != "web" || a != address(80) || !ok {
-		t.Errorf("removed listener %d: %q %s %t, want it known for its connections", number, name, a, ok)
+	if name, a, ok := g.r.Listener(number); name != model.SharedListener("web") || a != address(80) || !ok {
+		t.Errorf("removed listener %d: %s %s %t, want it known for its connections", number, name, a, ok)
 	}
 	if _, _, ok := g.r.Listener(number + 7); ok {
 		t.Error("a number that was never given is known")

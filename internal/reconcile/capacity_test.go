@@ -52,7 +52,7 @@ func TestTooManyEndpointsLeaveRoomForWhatComesNext(t *testing.T) {
 			im, _ := compile.Compile(crowds("/1", a, crowd("b", 3, 200)))
 			err := apply(im)
 			full, is := errors.AsType[*FullError](err)
-			if !is || full.Cluster != "b" || full.New != 200 || full.Most != 200 || full.Left != int(room) {
+			if !is || full.Cluster != model.SharedCluster("b") || full.New != 200 || full.Most != 200 || full.Left != int(room) {
 				t.Fatalf("%s: got %v, want to hear of 200 new endpoints, and of room for %d", name, err, room)
 			}
 			if left := g.r.indices.clusters.Endpoints.Left(); left != room {

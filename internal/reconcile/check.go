@@ -9,19 +9,20 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // checkClusters refuses an image with a route to a cluster that it does not have.
 func checkClusters(im *compile.Image) error {
-	known := map[string]bool{}
+	known := map[model.ClusterKey]bool{}
 	for _, c := range im.Clusters {
-		known[c.Name] = true
+		known[c.Key] = true
 	}
 	for i := range im.Listeners {
 		l := &im.Listeners[i]
 		for name := range clusterNames(&l.Table) {
-			if !known[name] {
-				return fmt.Errorf("listener %q: a route names cluster %q, which the configuration does not have; add it", l.Name, name)
+			if !known[l.View.Cluster(name)] {
+				return fmt.Errorf("%s: a route names cluster %q, which the configuration does not have; add it", l.View.Listener(l.Name), name)
 			}
 		}
 	}

@@ -17,9 +17,9 @@ func (g *rig) contents() []string {
 	c := contents{cfg: g.kernel.cfg, clusters: map[uint32]string{}, texts: map[uint32]string{0: "-", 1: "?"}}
 	c.nameClasses()
 	for _, cluster := range g.r.clusters.Clusters() {
-		c.clusters[cluster.Index] = cluster.Name
+		c.clusters[cluster.Index] = cluster.Key.Name
 		for criteria, index := range cluster.Subsets {
-			c.clusters[index] = fmt.Sprintf("%s%s of %d", cluster.Name, criteria, g.kernel.sh.Clusters[index].Whole-1-cluster.Index)
+			c.clusters[index] = fmt.Sprintf("%s%s of %d", cluster.Key.Name, criteria, g.kernel.sh.Clusters[index].Whole-1-cluster.Index)
 		}
 	}
 	g.kernel.cfg.VIPs.Each(func(key maps.ListenerKey, number uint32) bool {

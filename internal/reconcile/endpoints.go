@@ -2,6 +2,8 @@
 
 package reconcile
 
+import "github.com/xlb-project/xlb/internal/model"
+
 // SetHealth notes the changes in the endpoints' flags, and groups the clusters of those that really change anew: each once, whatever the
 // number of changes. Requests see a cluster's old groups or its new ones. An index without an endpoint is ignored: it has been
 // released meanwhile. After an error some clusters have their old groups, and the flags stand: Regroup tries again.
@@ -12,7 +14,7 @@ func (r *Reconciler) SetHealth(changes ...HealthChange) error {
 	return r.withRoom(func() error { return r.clusters.RegroupChanged(changed) })
 }
 
-func (r *Reconciler) noteHealth(changes []HealthChange) map[string]bool {
+func (r *Reconciler) noteHealth(changes []HealthChange) map[model.ClusterKey]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.clusters.NoteHealth(changes)

@@ -20,7 +20,7 @@ func named(name string) *model.Config {
 
 func (g *rig) mustHaveIndex(name string) uint32 {
 	g.t.Helper()
-	index, ok := g.r.ClusterIndex(name)
+	index, ok := g.r.ClusterIndex(model.SharedCluster(name))
 	if !ok {
 		g.t.Fatalf("no cluster %q", name)
 	}

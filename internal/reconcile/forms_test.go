@@ -32,7 +32,7 @@ func (r *Reconciler) forms() map[string]form {
 			continue
 		}
 		if vhost := at(r.cfg.RouteTables, table).DefaultVhost; vhost != 0 {
-			found[l.name+" default"] = r.form(vhost)
+			found[l.name.Name+" default"] = r.form(vhost)
 		}
 		r.cfg.Hosts.Each(func(key shared.HostKey, vhost uint32) bool {
 			if key.Scope/2 == table {

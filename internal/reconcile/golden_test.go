@@ -121,7 +121,7 @@ func (g *rig) sharedLines() []string {
 	var lines []string
 	names := map[uint32]string{}
 	for _, c := range g.r.clusters.Clusters() {
-		names[c.Index] = c.Name
+		names[c.Index] = c.Key.Name
 	}
 	for i := range g.kernel.sh.Clusters {
 		if name, used := names[uint32(i)]; used {

@@ -17,7 +17,7 @@ import (
 // hashes are the cluster's daemon's table, and its places in the kernel; nil: there are none.
 func hashes(t *testing.T, r *Reconciler, sh *maps.Shared) (table *maps.HashTable, places []maps.HashPlace) {
 	t.Helper()
-	index, ok := r.ClusterIndex("c")
+	index, ok := r.ClusterIndex(model.SharedCluster("c"))
 	if !ok {
 		t.Fatal("no cluster")
 	}

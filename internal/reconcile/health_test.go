@@ -24,7 +24,7 @@ func behind(port int) model.Endpoint {
 
 // served are the ports of the endpoints that the cluster's root leads to, each once.
 func (g *rig) served() string {
-	index, _ := g.r.ClusterIndex("web")
+	index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	var ports []string
 	for _, e := range g.kernel.schedule(index) {
 		ports = append(ports, g.addressOf(e)[len("127.80.0.1:"):])
@@ -167,7 +167,7 @@ func TestHealthOutlivesAReload(t *testing.T) {
 func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
 	g := newRig(t)
 	g.mustApply(single(endpointOn(9000, 1), endpointOn(9001, 1)))
-	index, _ := g.r.ClusterIndex("web")
+	index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	word := g.kernel.sh.Clusters[index].Root
 	// That it is down is the pool's to say, and no index is that of endpoint 200.
 	if err := g.r.SetHealth(HealthChange{Endpoint: 0, Set: maps.EndpointDown}, HealthChange{Endpoint: 0, Clear: maps.EndpointUnhealthy},
@@ -181,7 +181,7 @@ func TestHealthThatChangesNothingWritesNothing(t *testing.T) {
 
 // groupsOf are the groups that a cluster's root chooses among, by their first endpoint, and then the root. Their indices stay taken until Reclaim.
 func (g *rig) groupsOf(name string) (groups []uint32) {
-	index, _ := g.r.ClusterIndex(name)
+	index, _ := g.r.ClusterIndex(model.SharedCluster(name))
 	root := uint32(g.kernel.sh.Clusters[index].Root)
 	for _, group := range g.kernel.scheduleAt(g.kernel.sh.Groups[root].Schedule) {
 		if !slices.Contains(groups, group) {
@@ -274,7 +274,7 @@ func TestChangesOfHealthThatFoundNoRoomAreTriedAgain(t *testing.T) {
 	if got := g.served(); got != "9001 9002" {
 		t.Errorf("led to %s, want 9001 9002", got)
 	}
-	other, _ := g.r.ClusterIndex("other")
+	other, _ := g.r.ClusterIndex(model.SharedCluster("other"))
 	if led := slices.Compact(g.kernel.schedule(other)); len(led) != 1 || g.addressOf(led[0]) != address(9004).String() {
 		t.Errorf("the other cluster leads to endpoints %v, want that at port 9004 alone", led)
 	}

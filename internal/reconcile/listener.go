@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile/routes"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
@@ -18,7 +19,7 @@ import (
 type listener struct {
 	// number is 0 while its connections have only been left alone.
 	number uint32
-	name   string
+	name   model.ListenerName
 	key    maps.ListenerKey
 	// live is the version that the listener points to, nil when it has gone.
 	live *routes.Version
@@ -50,17 +51,17 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.routes.NewDraft(l.Key(), live, &l.Table)
+		d, err := r.routes.NewDraft(l.Key(), l.View, live, &l.Table)
 		if err == nil {
 			drafts[i], err = d, d.Prepare()
 		}
 		if err != nil {
-			return fmt.Errorf("listener %q: %w", l.Name, err)
+			return fmt.Errorf("%s: %w", l.View.Listener(l.Name), err)
 		}
 	}
 	for i := range wanted {
 		if err := r.link(&wanted[i], drafts[i]); err != nil {
-			return fmt.Errorf("listener %q: %w", wanted[i].Name, err)
+			return fmt.Errorf("%s: %w", wanted[i].View.Listener(wanted[i].Name), err)
 		}
 	}
 	return nil
@@ -136,7 +137,7 @@ func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
 		known.number = s.First
 	}
 	r.listeners[key] = known
-	known.name = l.Name
+	known.name = l.View.Listener(l.Name)
 	return known, nil
 }
 
@@ -154,7 +155,7 @@ func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 			err = r.dropTable(l)
 		}
 		if err != nil {
-			return fmt.Errorf("listener %q: %w", l.name, err)
+			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
 	return nil
@@ -185,7 +186,7 @@ func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
 func (r *Reconciler) dropTables() error {
 	for _, l := range r.listenersByNumber() {
 		if err := r.dropTable(l); err != nil {
-			return fmt.Errorf("listener %q: %w", l.name, err)
+			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
 	return nil

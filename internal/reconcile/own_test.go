@@ -30,7 +30,7 @@ func TestBoundListenerInterceptsItsHostsAddressesOnly(t *testing.T) {
 		return n
 	}
 	g.mustApply(bound(first))
-	listener := g.r.ListenerNumbers()["web"]
+	listener := g.r.ListenerNumbers()[model.SharedListener("web")]
 	if listener == 0 || number(first) != listener || number(netip.MustParseAddrPort("0.0.0.0:80")) != 0 {
 		t.Fatalf("listener %d, first %d, unspecified %d", listener, number(first), number(netip.MustParseAddrPort("0.0.0.0:80")))
 	}
@@ -44,7 +44,7 @@ func TestBoundListenerInterceptsItsHostsAddressesOnly(t *testing.T) {
 	both := bound(first, second)
 	both.Listeners = append(both.Listeners, &model.Listener{Name: "own", Address: second, Routes: both.Listeners[0].Routes})
 	g.mustApply(both)
-	if number(first) != listener || number(second) != g.r.ListenerNumbers()["own"] {
+	if number(first) != listener || number(second) != g.r.ListenerNumbers()[model.SharedListener("own")] {
 		t.Errorf("beside a listener at the second: first %d, second %d", number(first), number(second))
 	}
 	g.mustApply(bound(first, second))

@@ -25,10 +25,10 @@ func (r *Reconciler) Clusters() []ClusterEntry {
 }
 
 // ListenerNumbers are those of the listeners in force, by name.
-func (r *Reconciler) ListenerNumbers() map[string]uint32 {
+func (r *Reconciler) ListenerNumbers() map[model.ListenerName]uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	numbers := map[string]uint32{}
+	numbers := map[model.ListenerName]uint32{}
 	for _, l := range r.listeners {
 		if l.live != nil && l.number != 0 {
 			numbers[l.name] = l.number
@@ -37,35 +37,35 @@ func (r *Reconciler) ListenerNumbers() map[string]uint32 {
 	return numbers
 }
 
-// ClusterIndex returns the index of the cluster of that name.
-func (r *Reconciler) ClusterIndex(name string) (uint32, bool) {
+// ClusterIndex returns the index of the cluster with that key.
+func (r *Reconciler) ClusterIndex(key model.ClusterKey) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.Index(name)
+	return r.clusters.Index(key)
 }
 
 // SubsetIndex returns the index of what requests with these criteria are balanced among: the cluster's own without a subset for them.
-func (r *Reconciler) SubsetIndex(name string, criteria model.Metadata) (uint32, bool) {
+func (r *Reconciler) SubsetIndex(key model.ClusterKey, criteria model.Metadata) (uint32, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.clusters.Index(name); !known {
+	if _, known := r.clusters.Index(key); !known {
 		return 0, false
 	}
-	return r.clusters.EntryOf(name, criteria), true
+	return r.clusters.EntryOf(key, criteria), true
 }
 
 // RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
 // indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
 // asks for.
-func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group compiled.Group, endpoints []uint32, ok bool) {
+func (r *Reconciler) RetryRoot(key model.ClusterKey, criteria model.Metadata, excluded []bool) (group compiled.Group, endpoints []uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.clusters.RetryRoot(name, criteria, excluded)
+	return r.clusters.RetryRoot(key, criteria, excluded)
 }
 
 // Listener returns the listener of that number, one that has gone too: its connections may
 // live. It reports false for a number that was never given.
-func (r *Reconciler) Listener(number uint32) (name string, address netip.AddrPort, ok bool) {
+func (r *Reconciler) Listener(number uint32) (name model.ListenerName, address netip.AddrPort, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.listeners {
@@ -73,5 +73,5 @@ func (r *Reconciler) Listener(number uint32) (name string, address netip.AddrPor
 			return l.name, maps.Address(l.key.Addr, l.key.Port), true
 		}
 	}
-	return "", netip.AddrPort{}, false
+	return model.ListenerName{}, netip.AddrPort{}, false
 }

@@ -270,8 +270,8 @@ func (g *rig) agreeWith(want *model.Route, got routing, draw uint32) string {
 
 // leads reports whether requests to a cluster with these criteria may go to an entry: to the cluster itself as long as it is not divided.
 func (g *rig) leads(name string, criteria model.Metadata, entry uint32) bool {
-	index, known := g.r.clusters.Index(name)
-	return known && (index == entry || g.r.clusters.EntryOf(name, criteria) == entry)
+	index, known := g.r.clusters.Index(model.SharedCluster(name))
+	return known && (index == entry || g.r.clusters.EntryOf(model.SharedCluster(name), criteria) == entry)
 }
 
 // checkState demands that every listener serves each request as one of the configurations does,
@@ -294,9 +294,9 @@ func (g *rig) checkState(when string, requests []*matcher.Request, configs ...*m
 		at[e.Index] = e.Address.String()
 	}
 	for _, c := range g.r.clusters.Clusters() {
-		g.checkSchedule(when, c.Name, c.Index, at, configs)
+		g.checkSchedule(when, c.Key.Name, c.Index, at, configs)
 		for criteria, index := range c.Subsets {
-			g.checkSchedule(when, c.Name+string(criteria), index, at, configs)
+			g.checkSchedule(when, c.Key.Name+string(criteria), index, at, configs)
 		}
 	}
 }
@@ -348,9 +348,9 @@ func (g *rig) wantedSchedules(cfg *model.Config) map[string][]string {
 				schedule[name] = append(schedule[name], c.Endpoints[e].Address.String())
 			}
 		}
-		list(c.Name, 0)
+		list(c.Key.Name, 0)
 		for _, s := range c.Subsets {
-			list(c.Name+string(s.Criteria), s.Part)
+			list(c.Key.Name+string(s.Criteria), s.Part)
 		}
 	}
 	g.schedules[cfg] = schedule
@@ -427,11 +427,11 @@ func (g *rig) checkFlags(im *compile.Image) {
 	serving := map[string]uint32{}
 	for i := range im.Clusters {
 		for _, e := range im.Clusters[i].Endpoints {
-			serving[im.Clusters[i].Name+e.Address.String()] = e.LoadWeight
+			serving[im.Clusters[i].Key.Name+e.Address.String()] = e.LoadWeight
 		}
 	}
 	for _, e := range g.r.Endpoints() {
-		weight, wanted := serving[e.Cluster+e.Address.String()]
+		weight, wanted := serving[e.Cluster.Name+e.Address.String()]
 		shared := &g.kernel.sh.Endpoints[e.Index]
 		marked := shared.Flags&uint32(maps.EndpointGone) != 0
 		if e.Gone == wanted || marked == wanted || wanted && shared.Weight != weight {

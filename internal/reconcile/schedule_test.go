@@ -56,7 +56,7 @@ func withPolicy(p model.Policy, endpoints ...model.Endpoint) *model.Config {
 // holds demands that a cluster's one group has the entries that the configuration applied last asks for, in any order.
 func (g *rig) holds(when string, name string) {
 	g.t.Helper()
-	i := slices.IndexFunc(g.applied.Clusters, func(c *compiled.Cluster) bool { return c.Name == name })
+	i := slices.IndexFunc(g.applied.Clusters, func(c *compiled.Cluster) bool { return c.Key.Name == name })
 	c, endpoints := g.applied.Clusters[i], g.indicesOf(name)
 	root := c.Root(func(e uint32) compiled.EndpointState {
 		return compiled.EndpointState{Flags: maps.EndpointFlags(g.kernel.sh.Endpoints[endpoints[c.Endpoints[e].Address]].Flags)}
@@ -65,7 +65,7 @@ func (g *rig) holds(when string, name string) {
 	for _, entry := range endpointsBelow(&root) {
 		want = append(want, endpoints[c.Endpoints[entry].Address])
 	}
-	index, _ := g.r.ClusterIndex(name)
+	index, _ := g.r.ClusterIndex(model.SharedCluster(name))
 	got := g.kernel.schedule(index)
 	slices.Sort(got)
 	slices.Sort(want)
@@ -78,7 +78,7 @@ func (g *rig) holds(when string, name string) {
 func (g *rig) indicesOf(cluster string) map[netip.AddrPort]uint32 {
 	list := map[netip.AddrPort]uint32{}
 	for _, e := range g.r.Endpoints() {
-		if e.Cluster == cluster {
+		if e.Cluster.Name == cluster {
 			list[e.Address] = e.Index
 		}
 	}
@@ -229,7 +229,7 @@ func (w world) someHosts() (list []model.Endpoint) {
 }
 
 func (g *rig) onlyGroup() uint32 {
-	index, _ := g.r.ClusterIndex("web")
+	index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	return uint32(g.kernel.sh.Clusters[index].Root)
 }
 

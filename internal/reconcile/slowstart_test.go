@@ -27,7 +27,7 @@ func slow(t *testing.T, ports ...int) (*rig, *model.Config, *time.Time) {
 
 // shareOf is the share of the endpoint at a port, of the entries in the maps.
 func (g *rig) shareOf(port uint16) float64 {
-	index, _ := g.r.ClusterIndex("web")
+	index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	schedule := g.kernel.schedule(index)
 	var own float64
 	for _, e := range schedule {
@@ -67,7 +67,7 @@ func TestSharesOfNewEndpointsGrow(t *testing.T) {
 	*now = now.Add(5 * time.Second)
 	g.mustGrow()
 	g.wantShare("at the end", 9001, 0.5)
-	index, _ := g.r.ClusterIndex("web")
+	index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 	word := g.kernel.sh.Clusters[index].Root
 	*now = now.Add(time.Second)
 	g.mustGrow()
@@ -92,7 +92,7 @@ func TestWeightsOfAShortWindowGrowSooner(t *testing.T) {
 		*now = now.Add(tt.window / 2)
 		g.mustGrow()
 		g.wantShare("at half", 9001, 0.5/1.5)
-		index, _ := g.r.ClusterIndex("web")
+		index, _ := g.r.ClusterIndex(model.SharedCluster("web"))
 		var grown time.Duration
 		for word := g.kernel.sh.Clusters[index].Root; g.kernel.sh.Clusters[index].Root == word && grown < 2*time.Second; {
 			grown += RegroupPace

@@ -36,7 +36,7 @@ func divided(endpoints int) *model.Config {
 // servedTo are the ports that requests with these criteria go to.
 func (g *rig) servedTo(criteria model.Metadata) string {
 	g.t.Helper()
-	entry, ok := g.r.SubsetIndex("web", criteria)
+	entry, ok := g.r.SubsetIndex(model.SharedCluster("web"), criteria)
 	if !ok {
 		g.t.Fatal("there is no cluster web")
 	}

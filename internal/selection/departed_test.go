@@ -13,7 +13,7 @@ import (
 
 // from is how a request chooses that has found its cluster in the configuration in force now.
 func (b *balancing) from(criteria model.Metadata) (choose func(skip func(netip.AddrPort) bool) string) {
-	found := b.now.Load().Cluster("web")
+	found := b.now.Load().Cluster(model.SharedCluster("web"))
 	return func(skip func(netip.AddrPort) bool) string {
 		b.t.Helper()
 		return b.chosen(func() (slowpath.ChosenEndpoint, bool) { return b.Pick(found, criteria, 0, skip) })
@@ -76,7 +76,7 @@ func TestRequestsOfAClusterThatWasReplacedDoNotFail(t *testing.T) {
 		}
 	}
 	if got := b.chosen(func() (slowpath.ChosenEndpoint, bool) {
-		return b.Pick(b.now.Load().Cluster("shop"), "", 0, generationtest.Anywhere)
+		return b.Pick(b.now.Load().Cluster(model.SharedCluster("shop")), "", 0, generationtest.Anywhere)
 	}); got != "3 4" {
 		t.Errorf("later requests go to %s, want 3 4", got)
 	}
@@ -86,7 +86,7 @@ func TestASessionsEndpointIsFoundInAClusterThatHasGone(t *testing.T) {
 	cluster := generationtest.Staged(model.AnyEndpoint, "prod", "prod")
 	cluster.Endpoints[1].Health = model.Draining
 	b := newBalancing(t, generationtest.WithRoutes(cluster, ""))
-	found := b.now.Load().Cluster("web")
+	found := b.now.Load().Cluster(model.SharedCluster("web"))
 	address := clusterAddress(found, 1)
 	b.use(&model.Config{})
 	e, health, ok := b.Named(found, address)

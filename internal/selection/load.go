@@ -4,6 +4,7 @@ package selection
 
 import (
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -36,7 +37,7 @@ type loads struct{ s *Selector }
 func (s *Selector) Loads() slowpath.Loads { return loads{s} }
 
 // Of implements slowpath.Loads.
-func (l loads) Of(cluster string, account workload.ID) slowpath.Load {
+func (l loads) Of(cluster model.ClusterKey, account workload.ID) slowpath.Load {
 	if number, ok := l.s.clusterNumber(cluster); ok {
 		return load{l.s.cfg.Shared, maps.LoadOwner{Account: uint32(account), Cluster: number}}
 	}
@@ -44,9 +45,9 @@ func (l loads) Of(cluster string, account workload.ID) slowpath.Load {
 }
 
 // Fullest implements slowpath.Loads.
-func (l loads) Fullest() func(cluster string) uint32 {
+func (l loads) Fullest() func(cluster model.ClusterKey) uint32 {
 	most := l.s.cfg.Shared.FullestLoads()
-	return func(cluster string) uint32 {
+	return func(cluster model.ClusterKey) uint32 {
 		number, ok := l.s.clusterNumber(cluster)
 		if !ok {
 			return 0
@@ -56,7 +57,7 @@ func (l loads) Fullest() func(cluster string) uint32 {
 }
 
 // clusterNumber is that of a cluster in the maps; false: no route names it any more.
-func (s *Selector) clusterNumber(cluster string) (uint32, bool) {
+func (s *Selector) clusterNumber(cluster model.ClusterKey) (uint32, bool) {
 	for {
 		now := s.cfg.Generation()
 		c := now.ClusterEntry(cluster)

@@ -13,10 +13,10 @@ import (
 // Named finds the endpoint of a session, in service or not: whether that will do is for the slow path to say.
 func (s *Selector) Named(cluster *model.Cluster, address string) (slowpath.ChosenEndpoint, model.HealthStatus, bool) {
 	g := s.cfg.Generation()
-	if g.ClusterEntry(cluster.Name) == nil {
+	if g.ClusterEntry(cluster.Key()) == nil {
 		return namedOfDeparted(cluster, address)
 	}
-	index, ok := g.IndexOf(cluster.Name, address)
+	index, ok := g.IndexOf(cluster.Key(), address)
 	if !ok {
 		return nil, 0, false
 	}
@@ -25,7 +25,7 @@ func (s *Selector) Named(cluster *model.Cluster, address string) (slowpath.Chose
 	now := s.cfg.Generation()
 	entry, _ := now.Endpoint(index)
 	e := s.Endpoint(entry)
-	if current, ok := now.IndexOf(cluster.Name, address); !ok || current != index {
+	if current, ok := now.IndexOf(cluster.Key(), address); !ok || current != index {
 		e.Done(slowpath.Outcome{})
 		return nil, 0, false
 	}

@@ -21,14 +21,14 @@ func (s *Selector) Pick(cluster *model.Cluster, criteria model.Metadata, hash ui
 }
 
 func (s *Selector) pick(g *generation.Generation, cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
-	c := g.ClusterEntry(cluster.Name)
+	c := g.ClusterEntry(cluster.Key())
 	if c == nil {
 		return fromDeparted(cluster, criteria, skip)
 	}
 	skips := func(e uint32) bool { return isSkipped(g, e, skip) }
 	index, ok := c.Subset(criteria)
 	if !ok {
-		if m := g.Cluster(cluster.Name); m != nil && m.Subsets != nil {
+		if m := g.Cluster(cluster.Key()); m != nil && m.Subsets != nil {
 			return s.strayed(g, m, criteria, skips)
 		}
 	}
@@ -48,7 +48,7 @@ func (s *Selector) strayed(g *generation.Generation, c *model.Cluster, criteria 
 	for _, e := range selected(c, criteria) {
 		isIn[clusters.Unmapped(e.Address)] = true
 	}
-	list := g.EndpointsOf(c.Name)
+	list := g.EndpointsOf(c.Key())
 	for i, first := 0, rand.IntN(max(len(list), 1)); i < len(list); i++ {
 		e := list[(first+i)%len(list)]
 		if isIn[e.Address] && !skips(e.Index) && s.cfg.Picker.Serving(e.Index) {

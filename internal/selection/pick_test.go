@@ -61,7 +61,9 @@ func TestRequestsOfReplacedRoutesKeepToTheirSubset(t *testing.T) {
 	b := newBalancing(t, generationtest.WithRoutes(cluster, generationtest.Stage("prod"), generationtest.Stage("canary")))
 	of := func(criteria model.Metadata, skip func(netip.AddrPort) bool) string {
 		t.Helper()
-		return b.chosen(func() (slowpath.ChosenEndpoint, bool) { return b.Pick(b.now.Load().Cluster("web"), criteria, 0, skip) })
+		return b.chosen(func() (slowpath.ChosenEndpoint, bool) {
+			return b.Pick(b.now.Load().Cluster(model.SharedCluster("web")), criteria, 0, skip)
+		})
 	}
 	require := func(what, got, want string) {
 		t.Helper()
@@ -137,7 +139,7 @@ func TestRetriesGoToOtherPriorities(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := tried(b.Retrying("web", tt.criteria, tt.frequency), tt.tried...)
+			r := tried(b.Retrying(model.SharedCluster("web"), tt.criteria, tt.frequency), tt.tried...)
 			skip := func(a netip.AddrPort) bool { return a.Port() == tt.skip }
 			if got := b.chosen(func() (slowpath.ChosenEndpoint, bool) { return r.Pick(skip) }); got != tt.want {
 				t.Errorf("retries go to %s, want %s", got, tt.want)

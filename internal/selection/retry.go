@@ -16,7 +16,7 @@ import (
 // retryPicker implements slowpath.RetryBalancer, as Envoy's previous_priorities does.
 type retryPicker struct {
 	s         *Selector
-	cluster   string
+	cluster   model.ClusterKey
 	criteria  model.Metadata
 	frequency int
 	// attempted are the priorities that requests have gone to, excluded those that are left out now; nil: none has been yet.
@@ -25,7 +25,7 @@ type retryPicker struct {
 }
 
 // Retrying begins to choose for the retries of one request (slowpath.Config.Retrying).
-func (s *Selector) Retrying(cluster string, criteria model.Metadata, frequency uint32) slowpath.RetryBalancer {
+func (s *Selector) Retrying(cluster model.ClusterKey, criteria model.Metadata, frequency uint32) slowpath.RetryBalancer {
 	return &retryPicker{s: s, cluster: cluster, criteria: criteria, frequency: int(frequency)}
 }
 

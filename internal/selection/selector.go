@@ -24,7 +24,7 @@ type Config struct {
 	Picker      *balance.Picker
 	Shared      *maps.Shared
 	// RetryRoot is reconcile.Reconciler's.
-	RetryRoot func(cluster string, criteria model.Metadata, excluded []bool) (clusters.Group, []uint32, bool)
+	RetryRoot func(cluster model.ClusterKey, criteria model.Metadata, excluded []bool) (clusters.Group, []uint32, bool)
 	// Done takes the outcome of a request to an endpoint.
 	Done func(endpoint uint32, o slowpath.Outcome)
 	// Answered reports an endpoint that has answered although it is out of service: connections to it may be tried at once.

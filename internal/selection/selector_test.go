@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/generation"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
 	"github.com/xlb-project/xlb/test/await"
 	"github.com/xlb-project/xlb/test/generationtest"
@@ -23,7 +24,7 @@ func TestChoicesThatFindNothingAreMadeAgainWhenTheConfigurationIsInForce(t *test
 			if isFirst {
 				return nil, false
 			}
-			return b.pick(g, g.Cluster("web"), "", 0, generationtest.Anywhere)
+			return b.pick(g, g.Cluster(model.SharedCluster("web")), "", 0, generationtest.Anywhere)
 		})
 		chosen <- ok
 	}()

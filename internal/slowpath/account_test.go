@@ -20,18 +20,20 @@ type accountsAsked struct {
 }
 
 // Of implements Loads.
-func (a *accountsAsked) Of(cluster string, account workload.ID) Load {
+func (a *accountsAsked) Of(cluster model.ClusterKey, account workload.ID) Load {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.by[account] == nil {
 		a.by[account] = map[string]bool{}
 	}
-	a.by[account][cluster] = true
+	a.by[account][cluster.Name] = true
 	return nil
 }
 
 // Fullest implements Loads.
-func (a *accountsAsked) Fullest() func(string) uint32 { return func(string) uint32 { return 0 } }
+func (a *accountsAsked) Fullest() func(model.ClusterKey) uint32 {
+	return func(model.ClusterKey) uint32 { return 0 }
+}
 
 func (a *accountsAsked) of(account workload.ID) (clusters, accounts int) {
 	a.mu.Lock()

@@ -43,7 +43,7 @@ func closing(path string) string {
 
 func waitingAt(f *front, n int) func() bool {
 	return func() bool {
-		_, waiting := f.proxy.breakers.Counts("c", model.PriorityDefault)
+		_, waiting := f.proxy.breakers.Counts(model.SharedCluster("c"), model.PriorityDefault)
 		return waiting == uint64(n)
 	}
 }
@@ -94,7 +94,7 @@ func TestWaitingForAConnectionEndsWithTheRoutesTimeout(t *testing.T) {
 	}
 	<-came
 	eventually(t, "nobody waits, and nothing is counted", func() bool {
-		active, waiting := f.proxy.breakers.Counts("c", model.PriorityDefault)
+		active, waiting := f.proxy.breakers.Counts(model.SharedCluster("c"), model.PriorityDefault)
 		return waiting == 0 && active == 0
 	})
 }
@@ -127,7 +127,7 @@ func TestLimitsOfZero(t *testing.T) {
 			if n := f.proxy.Counters().Flag(c.flag); n != 1 {
 				t.Errorf("flag %v counted %d times", c.flag, n)
 			}
-			stats := f.proxy.Stats()(f.proxy.config.Active().Cluster("c"))
+			stats := f.proxy.Stats()(f.proxy.config.Active().Cluster(model.SharedCluster("c")))
 			if a, p := stats["upstream_rq_active_overflow"], stats["upstream_rq_pending_overflow"]; a != c.active || p != c.pending {
 				t.Errorf("refused for those in flight %d, for those that wait %d; want %d, %d", a, p, c.active, c.pending)
 			}
@@ -160,11 +160,11 @@ func (l *fakeLoad) Hold() (release func()) {
 type fakeLoads func(account workload.ID) *fakeLoad
 
 // Of implements Loads.
-func (f fakeLoads) Of(_ string, account workload.ID) Load { return f(account) }
+func (f fakeLoads) Of(_ model.ClusterKey, account workload.ID) Load { return f(account) }
 
 // Fullest implements Loads.
-func (f fakeLoads) Fullest() func(string) uint32 {
-	return func(string) uint32 { return f(workload.Host).Active() }
+func (f fakeLoads) Fullest() func(model.ClusterKey) uint32 {
+	return func(model.ClusterKey) uint32 { return f(workload.Host).Active() }
 }
 
 // A cluster that is taken away and comes back under its name has another count. Who waits then waits for that one: nobody takes from the

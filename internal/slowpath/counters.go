@@ -118,7 +118,7 @@ func (c *Counters) count(status int, flag Flag) {
 type Report struct {
 	Listener string
 	// Cluster and Endpoint are zero when none was chosen.
-	Cluster  string
+	Cluster  model.ClusterKey
 	Endpoint netip.AddrPort
 	// Status sent to the client; 0: none.
 	Status   int
@@ -139,11 +139,11 @@ type Load = policy.Load
 type Loads = policy.Loads
 
 // CountTimeout counts a request of the fast path that the time of its route has ended.
-func (p *Proxy) CountTimeout(cluster string) { p.breakers.Tally(cluster).TimedOut() }
+func (p *Proxy) CountTimeout(cluster model.ClusterKey) { p.breakers.Tally(cluster).TimedOut() }
 
 // Sweep forgets accounts that have no request here, and the clusters that Configuration.Cluster does not find any more; what they have counted is lost, as in Envoy.
 func (p *Proxy) Sweep() {
-	p.breakers.Sweep(func(cluster string) bool { return p.config.Active().Cluster(cluster) != nil })
+	p.breakers.Sweep(func(cluster model.ClusterKey) bool { return p.config.Active().Cluster(cluster) != nil })
 }
 
 // Stats are Envoy's statistics of a cluster's circuit breakers, retries and timeouts, by their names below cluster.<name>, as they are at this moment.

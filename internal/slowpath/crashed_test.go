@@ -211,7 +211,7 @@ func (c *crashing) mustHaveNothing() {
 	c.t.Helper()
 	await.Quiet(c.t, func() string {
 		picked, outcomes := c.balancer.seen()
-		active, _ := c.proxy.breakers.Counts("c", model.PriorityDefault)
+		active, _ := c.proxy.breakers.Counts(model.SharedCluster("c"), model.PriorityDefault)
 		mirrors := c.proxy.CopyUsage().Taken
 		switch {
 		case picked != len(outcomes):
@@ -456,7 +456,7 @@ func TestPanicGivesTheKernelsChoiceBack(t *testing.T) {
 			}
 			c.faults.set(at)
 			scheduler := shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 1})
-			r, err := c.proxy.Serve(t.Context(), server, Session{Listener: "l", Claim: &Claim{Cluster: "c", Endpoint: claimed}, Ticket: scheduler.Ticket(shares.Path{1})})
+			r, err := c.proxy.Serve(t.Context(), server, Session{Listener: "l", Claim: &Claim{Cluster: model.SharedCluster("c"), Endpoint: claimed}, Ticket: scheduler.Ticket(shares.Path{1})})
 			if r.Quiet || !errors.Is(err, crash.Err) {
 				t.Errorf("got %+v, %v, want the end of the connection", r, err)
 			}

@@ -31,6 +31,8 @@ type downstream struct {
 	session Session
 	// active is the configuration that the current head, and its request, go by.
 	active Configuration
+	// sees is the listener's view, in which names of clusters have their meaning.
+	sees   model.View
 	conn   net.Conn
 	ticket *shares.Ticket
 	in     *conns.Source
@@ -56,8 +58,9 @@ type downstream struct {
 }
 
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
+	active := p.config.Active()
 	d := &downstream{
-		proxy: p, session: s, active: p.config.Active(), conn: conn, ticket: ticketOf(s.Ticket),
+		proxy: p, session: s, active: active, sees: active.View(s.Listener), conn: conn, ticket: ticketOf(s.Ticket),
 		in:     &conns.Source{Conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
@@ -67,6 +70,11 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	d.reader.Reset(d.in)
 	d.headMemory.memory = d.memory()
 	return d
+}
+
+// clusterNamed is the one that the listener's view calls so, in the configuration that the request goes by at this moment; nil: there is no such cluster.
+func (d *downstream) clusterNamed(name string) *model.Cluster {
+	return d.active.Cluster(d.sees.Cluster(name))
 }
 
 func (d *downstream) release() {

@@ -31,10 +31,10 @@ type exchange struct {
 	cancel   context.CancelCauseFunc // of ctx
 	watchdog *watchdog.Watchdog
 
-	readAfter      atomic.Int64   // since began, in nanoseconds, when the request had been read whole; 0: it has not
-	steps          int            // of work since the ticket was yielded
-	cluster        string         // that the request is counted for
-	to             *model.Cluster // likewise; nil: it is not there
+	readAfter      atomic.Int64     // since began, in nanoseconds, when the request had been read whole; 0: it has not
+	steps          int              // of work since the ticket was yielded
+	cluster        model.ClusterKey // that the request is counted for
+	to             *model.Cluster   // likewise; nil: it is not there
 	cors           policy.CORS
 	connectTimeout time.Duration
 	connections    model.UpstreamLimits // of the cluster
@@ -112,7 +112,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 	d.active = d.proxy.config.Active() // its head may have been long in coming
 	x := &exchange{
 		downstream: d, body: d.bodyOf(&h, end), view: view, bodyMemory: d.memory(),
-		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.active.Cluster},
+		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.clusterNamed},
 	}
 	x.Pacer = x
 	if d.requests == 1 {
@@ -134,20 +134,20 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return answer()
 	}
-	if share := claim.share(x.Route, x.Share); share != nil {
-		x.Share, x.Target = share, claim.Cluster
+	if share := claim.share(x.sees, x.Route, x.Share); share != nil {
+		x.Share, x.Target = share, claim.Cluster.Name
 	} else {
 		claim.unused()
 		claim = nil
 	}
-	x.cluster = x.Target
+	x.cluster = x.sees.Cluster(x.Target)
 	x.to = x.active.Cluster(x.cluster)
 	if x.to == nil {
 		claim.unused()
 		return x.respond(x.noCluster(), ReplyNoCluster.Flag())
 	}
 	// Of a cluster that is not there the client may have chosen the name: it is no series' label.
-	x.serves.Cluster = x.cluster
+	x.serves.Cluster = x.Target
 	x.measure()
 	x.AnnounceTimeout()
 	x.AnnounceAttempt() // which changes of headers may name
@@ -234,7 +234,7 @@ func (x *exchange) start(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // goBy has the request go by another configuration from here on, but for its route.
-func (x *exchange) goBy(active Configuration) { x.active, x.Clusters = active, active.Cluster }
+func (x *exchange) goBy(active Configuration) { x.active = active }
 
 // letGo keeps of the configuration what the request has found there, and nothing else. A response, or a tunnel, may last for hours, and a configuration that
 // was replaced long ago takes 1 MB of memory for 10,000 clusters. Of the head it keeps what was read.
@@ -242,9 +242,6 @@ func (x *exchange) letGo() {
 	x.goBy(found{x.table(), x.to})
 	x.headMemory.sentOn()
 }
-
-// findCluster finds one in the configuration that the request goes by at this moment.
-func (x *exchange) findCluster(name string) *model.Cluster { return x.active.Cluster(name) }
 
 // clusterHasGone reports that the configuration in force does not have the request's cluster any more. An attempt takes its time: one that follows must not
 // reach an endpoint that has been removed since the request came.

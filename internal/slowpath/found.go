@@ -29,9 +29,12 @@ func (found) TCP(string) *model.TCPProxy { return nil }
 // Inspection implements Configuration.
 func (found) Inspection(string) *model.Inspection { return nil }
 
+// View implements Configuration.
+func (f found) View(string) model.View { return f.cluster.View }
+
 // Cluster implements Configuration.
-func (f found) Cluster(name string) *model.Cluster {
-	if name != f.cluster.Name {
+func (f found) Cluster(key model.ClusterKey) *model.Cluster {
+	if key != f.cluster.Key() {
 		return nil
 	}
 	return f.cluster

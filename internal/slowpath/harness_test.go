@@ -365,9 +365,11 @@ func (c *configuration) Inspection(listener string) *model.Inspection {
 	return c.inspection(listener)
 }
 
-func (c *configuration) Cluster(name string) *model.Cluster {
+func (c *configuration) View(string) model.View { return model.View{} }
+
+func (c *configuration) Cluster(key model.ClusterKey) *model.Cluster {
 	if c.cluster == nil {
 		return nil
 	}
-	return c.cluster(name)
+	return c.cluster(key.Name)
 }

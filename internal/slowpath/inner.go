@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/policy"
@@ -65,10 +66,12 @@ func (s *Session) onward(ticket *shares.Ticket, circle *atomic.Bool, copies int)
 	return upstream.Origin{Tenant: ticket.Path(), Workload: s.workload(), Account: s.account(), Depth: from.Depth + 1, Circle: cmp.Or(from.Circle, circle), Copies: copies}
 }
 
-// connecting is the origin of a connection without HTTP that is made for the session. Each of its requests may have as many copies as the
+// connecting is the origin of a connection without HTTP to an endpoint of a view that is made for the session. Each of its requests may have as many copies as the
 // connection's origin says: it passes so few listeners that this is bounded, too.
-func (s *Session) connecting() upstream.Origin {
-	return s.onward(ticketOf(s.Ticket), &atomic.Bool{}, policy.Copies(s.origin()))
+func (s *Session) connecting(v model.View) upstream.Origin {
+	out := s.onward(ticketOf(s.Ticket), &atomic.Bool{}, policy.Copies(s.origin()))
+	out.View = v.Name
+	return out
 }
 
 // onward is the origin of what is sent on for the request.
@@ -76,11 +79,13 @@ func (x *exchange) onward() upstream.Origin {
 	if x.circle == nil {
 		x.circle = &atomic.Bool{}
 	}
-	return x.session.onward(x.ticket, x.circle, policy.CopiesOfEach(policy.Copies(x.session.origin()), x.copied))
+	out := x.session.onward(x.ticket, x.circle, policy.CopiesOfEach(policy.Copies(x.session.origin()), x.copied))
+	out.View = x.sees.Name
+	return out
 }
 
 // circles reports an endpoint that what has passed so many listeners must not come to.
-func (p *Proxy) circles(cluster string, e ChosenEndpoint, from upstream.Origin) bool {
+func (p *Proxy) circles(cluster model.ClusterKey, e ChosenEndpoint, from upstream.Origin) bool {
 	// It has passed the listener at which it is, too.
 	if !isInner(e) || from.Depth+1 < MaxDepth {
 		return false

@@ -82,6 +82,7 @@ func (x *exchange) makeCopies() {
 	x.copied = len(x.copies)
 	for _, c := range x.copies {
 		c.from = x.session.onward(x.ticket, &atomic.Bool{}, policy.CopiesOfEach(left, x.copied))
+		c.from.View = x.sees.Name
 	}
 }
 
@@ -89,7 +90,7 @@ func (x *exchange) makeCopies() {
 // panic, is given back.
 func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 	name := policy.MirrorCluster(&x.Request, m)
-	cluster := x.active.Cluster(name)
+	cluster := x.clusterNamed(name)
 	if cluster == nil {
 		return nil
 	}
@@ -111,7 +112,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 			endpoint.Done(Outcome{})
 		}
 	}()
-	if x.proxy.circles(name, endpoint, x.session.origin()) {
+	if x.proxy.circles(cluster.Key(), endpoint, x.session.origin()) {
 		return nil
 	}
 	copied := exchange{endpoint: endpoint, Request: headers.Request{Head: x.Head, Address: endpoint.Address()}}

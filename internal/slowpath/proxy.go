@@ -65,7 +65,7 @@ type RetryBalancer interface {
 // Claim is an endpoint that the kernel had picked for a connection's first
 // request before it handed the request over.
 type Claim struct {
-	Cluster  string
+	Cluster  model.ClusterKey
 	Endpoint ChosenEndpoint
 	// taken: the user of the endpoint calls its Done.
 	taken bool
@@ -126,8 +126,10 @@ type Configuration interface {
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about
 	// such a listener.
 	Inspection(listener string) *model.Inspection
-	// Cluster returns the cluster of that name, or nil.
-	Cluster(name string) *model.Cluster
+	// View is that of a listener. It stays the same as long as connections to the listener are open.
+	View(listener string) model.View
+	// Cluster returns the cluster with that key, or nil.
+	Cluster(key model.ClusterKey) *model.Cluster
 }
 
 // Config is what a Proxy needs. Active and Balancer are required and must be safe for concurrent use.
@@ -137,7 +139,7 @@ type Config struct {
 	Balancer Balancer
 	// Retrying begins to choose for the retries of a request, whose policy leaves priorities out behind so many attempts each
 	// (Retry.AvoidPriorities). May be nil: then retries go where other requests go.
-	Retrying func(cluster string, criteria model.Metadata, frequency uint32) RetryBalancer
+	Retrying func(cluster model.ClusterKey, criteria model.Metadata, frequency uint32) RetryBalancer
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
 	Named func(cluster *model.Cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
@@ -150,7 +152,7 @@ type Config struct {
 	DialInner func(ctx context.Context, endpoint netip.AddrPort, from upstream.Origin) (InnerConn, error)
 	// Circled is told of a request that was given up since it has passed MaxDepth listeners of this process, and was to come to another one. It
 	// must not block; may be nil.
-	Circled func(cluster string, endpoint netip.AddrPort)
+	Circled func(cluster model.ClusterKey, endpoint netip.AddrPort)
 	// Secure shakes hands on a connection that Dial has made; it owns the connection, and closes it when it fails. Nil: there are no endpoints that ask for it.
 	Secure func(ctx context.Context, conn net.Conn, to Target) (net.Conn, error)
 	// Logger for unexpected states; never for single requests. nil discards.
@@ -347,7 +349,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, s Session) (r Result, 
 	}
 	if proxy != nil {
 		s.Claim.unused()
-		cluster := d.active.Cluster(proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name)
+		cluster := d.clusterNamed(proxy.Share(cmp.Or(s.Draw, rand.Uint64())).Name)
 		d.active = nil // the connection may last much longer than the configuration is in force
 		r, err = p.serveTCP(ctx, conn, s, proxy, cluster, first)
 		p.counters.received.Add(r.Consumed)

@@ -662,7 +662,7 @@ func TestServeUsesOrReturnsTheClaim(t *testing.T) {
 			_, _ = io.WriteString(client, tc.request)
 			_ = conns.CloseWrite(client)
 			claimed := &fakePick{balancer: &fakeBalancer{}, address: endpoint}
-			_, err := f.proxy.Serve(context.Background(), anchor, Session{Claim: &Claim{Cluster: tc.cluster, Endpoint: claimed}})
+			_, err := f.proxy.Serve(context.Background(), anchor, Session{Claim: &Claim{Cluster: model.SharedCluster(tc.cluster), Endpoint: claimed}})
 			if err != nil {
 				t.Error(err)
 			}

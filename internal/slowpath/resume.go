@@ -27,7 +27,7 @@ type ResumedRequest struct {
 // proxy has sent.
 type Attempt struct {
 	// Cluster and Endpoint that it was sent to, as in a Claim.
-	Cluster  string
+	Cluster  model.ClusterKey
 	Endpoint ChosenEndpoint
 	// Conn is where the response is to be read from; nil: the connection was lost before any of that came.
 	Conn *upstream.Conn
@@ -97,13 +97,13 @@ func (x *exchange) adopt(reply LocalReply) {
 	a := x.attempt
 	if reply == noReply && !x.Route.IsLocal() {
 		claim := &Claim{Cluster: a.Cluster, Endpoint: a.Endpoint}
-		if share := claim.share(x.Route, x.Share); share != nil {
-			x.Share, x.Target = share, a.Cluster
+		if share := claim.share(x.sees, x.Route, x.Share); share != nil {
+			x.Share, x.Target = share, a.Cluster.Name
 			return
 		}
 	}
-	x.Route = &model.Route{Clusters: []model.WeightedCluster{{Name: a.Cluster}}}
-	x.Share, x.Target = &x.Route.Clusters[0], a.Cluster
+	x.Route = &model.Route{Clusters: []model.WeightedCluster{{Name: a.Cluster.Name}}}
+	x.Share, x.Target = &x.Route.Clusters[0], a.Cluster.Name
 }
 
 // enterCluster passes the cluster's circuit breakers, or takes the place that the attempt has behind them.

@@ -94,7 +94,7 @@ func (c *resumedCase) play(t *testing.T) {
 	first := &fakePick{balancer: f.balancer, address: endpoint}
 	lease, ended := context.WithCancel(t.Context())
 	defer ended()
-	attempt := &Attempt{Cluster: c.cluster, Endpoint: first}
+	attempt := &Attempt{Cluster: model.SharedCluster(c.cluster), Endpoint: first}
 	if !c.lost {
 		near, far := tcpPair(t)
 		_, _ = io.WriteString(far, c.answer)
@@ -165,7 +165,7 @@ func TestAttemptIsGivenUpWhereNobodyServes(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	resumed := &ResumedRequest{Request: get, Attempt: &Attempt{
-		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)), End: func(AttemptEnd) { ends++ },
+		Cluster: model.SharedCluster("c"), Endpoint: first, Conn: upstream.New(near.(upstream.TCP)), End: func(AttemptEnd) { ends++ },
 	}}
 	if _, err := f.proxy.Serve(t.Context(), server, Session{Resumed: resumed}); err == nil || ends != 1 || !first.done {
 		t.Errorf("got %v, %d ends, endpoint done %v", err, ends, first.done)
@@ -185,7 +185,7 @@ func TestAttemptEndsWithItsClient(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	resumed := &ResumedRequest{Request: get, Began: time.Now(), Attempt: &Attempt{
-		Cluster: "c", Endpoint: first, Conn: upstream.New(near.(upstream.TCP)),
+		Cluster: model.SharedCluster("c"), Endpoint: first, Conn: upstream.New(near.(upstream.TCP)),
 		OnLoss: func(f func()) func() bool {
 			defer close(waits)
 			return context.AfterFunc(lease, f)

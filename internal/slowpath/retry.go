@@ -26,7 +26,7 @@ type retries struct {
 func (x *exchange) retrying(claim *Claim) (*h1.Response, LocalReply) {
 	asked := x.Asked()
 	x.retries = &retries{}
-	x.retries.Begin(x.Route.Retry, &asked, x.admitted, x.findCluster, x.cluster)
+	x.retries.Begin(x.Route.Retry, &asked, x.admitted, x.clusterNamed, x.Target)
 	if begin := x.proxy.config.Retrying; begin != nil && x.retries.AvoidPriorities() > 0 {
 		x.retries.retryPicker = begin(x.cluster, x.Share.Criteria, x.retries.AvoidPriorities())
 	}

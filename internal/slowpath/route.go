@@ -25,11 +25,11 @@ func (c *Claim) take() ChosenEndpoint {
 }
 
 // share is the route's share with the claim's cluster, or nil.
-func (c *Claim) share(route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
-	if c == nil {
+func (c *Claim) share(sees model.View, route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
+	if c == nil || c.Cluster != sees.Cluster(c.Cluster.Name) {
 		return nil
 	}
-	return policy.ShareWith(c.Cluster, route, drawn)
+	return policy.ShareWith(c.Cluster.Name, route, drawn)
 }
 
 // routeTable returns the listener's routes, or nil. Envoy has no route for "OPTIONS *".

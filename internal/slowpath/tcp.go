@@ -15,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath/conns"
 	"github.com/xlb-project/xlb/internal/slowpath/tunnel"
+	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/usage"
 )
 
@@ -82,7 +83,7 @@ func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, cluster *
 		if !ok {
 			return nil, nil, failure
 		}
-		if p.circles(cluster.Name, endpoint, s.origin()) {
+		if p.circles(cluster.Key(), endpoint, s.origin()) {
 			endpoint.Done(Outcome{})
 			return nil, nil, errCircle
 		}
@@ -104,7 +105,8 @@ func (p *Proxy) connectTo(ctx context.Context, e ChosenEndpoint, s Session, clus
 			e.Done(o)
 		}
 	}()
-	conn, err = p.conns.Connect(ctx, destinationOf(e, s.workload(), "", false, s.connecting), cluster.ConnectTimeout)
+	from := func() upstream.Origin { return s.connecting(cluster.View) }
+	conn, err = p.conns.Connect(ctx, destinationOf(e, s.workload(), "", false, from), cluster.ConnectTimeout)
 	o = Outcome{Err: err, ConnectFailed: true}
 	return conn, err
 }

@@ -90,7 +90,7 @@ func withoutHTTP(c *Config, _ *model.Route) {
 
 // lostLease is an attempt of the fast path's that has no answer.
 func lostLease(_ *testing.T, f *front, endpoint netip.AddrPort) *ResumedRequest {
-	return &ResumedRequest{Request: lastGet, Began: time.Now(), Attempt: &Attempt{Cluster: "c", Endpoint: &fakePick{balancer: f.balancer, address: endpoint}}}
+	return &ResumedRequest{Request: lastGet, Began: time.Now(), Attempt: &Attempt{Cluster: model.SharedCluster("c"), Endpoint: &fakePick{balancer: f.balancer, address: endpoint}}}
 }
 
 // withheld is one whose answer is such that the request is sent again.

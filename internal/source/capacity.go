@@ -25,19 +25,19 @@ func (s *Source) activateWithinCapacity(wanted *model.Config, wrong *intake.Refu
 		if less == nil {
 			return err
 		}
-		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster, "endpoints", full.Most, "room", full.Left)
-		wrong.Add(full.Cluster, full)
+		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
+		wrong.Add(full.Cluster.Name, full)
 		wanted = less
 	}
 }
 
-// withCluster is a configuration whose cluster of that name is the one before, or has no endpoints where there was no such cluster; nil: wanted is so already.
-func withCluster(wanted, before *model.Config, name string) *model.Config {
-	at := slices.IndexFunc(wanted.Clusters, func(c *model.Cluster) bool { return c.Name == name })
+// withCluster is a configuration whose cluster with that key is the one before, or has no endpoints where there was no such cluster; nil: wanted is so already.
+func withCluster(wanted, before *model.Config, key model.ClusterKey) *model.Config {
+	at := slices.IndexFunc(wanted.Clusters, func(c *model.Cluster) bool { return c.Key() == key })
 	if at < 0 {
 		return nil
 	}
-	instead := before.Cluster(name)
+	instead := before.Cluster(key)
 	if instead == nil {
 		bare := *wanted.Clusters[at]
 		bare.Targets, bare.Endpoints = nil, nil

@@ -21,16 +21,16 @@ func addresses(n int) []model.Endpoint {
 func TestClustersWithoutRoomStayAsTheyAre(t *testing.T) {
 	old, grown, added := &model.Cluster{Name: "a", Endpoints: addresses(1)}, &model.Cluster{Name: "a", Endpoints: addresses(9)}, &model.Cluster{Name: "b", Endpoints: addresses(9)}
 	before, wanted := &model.Config{Clusters: []*model.Cluster{old}}, &model.Config{Clusters: []*model.Cluster{grown, added}}
-	less := withCluster(wanted, before, "a")
+	less := withCluster(wanted, before, model.SharedCluster("a"))
 	if less == nil || less.Clusters[0] != old || less.Clusters[1] != added || wanted.Clusters[0] != grown {
 		t.Fatalf("got %+v", less)
 	}
-	least := withCluster(less, before, "b")
+	least := withCluster(less, before, model.SharedCluster("b"))
 	if least == nil || len(least.Clusters[1].Endpoints) != 0 || len(added.Endpoints) != 9 {
 		t.Fatalf("got %+v", least)
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		if again := withCluster(least, before, name); again != nil {
+		if again := withCluster(least, before, model.SharedCluster(name)); again != nil {
 			t.Errorf("%s can have even less: %+v", name, again)
 		}
 	}

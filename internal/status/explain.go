@@ -41,7 +41,7 @@ func (s *Status) Explain(q *explain.Query) (*explain.Answer, error) {
 			Decide: func(listener *model.Listener, r *matcher.Request, head []byte) (explain.Decision, error) {
 				return s.decideIn(now, listener, r.Draw, head)
 			},
-			Endpoints: func(cluster string) ([]explain.Endpoint, error) {
+			Endpoints: func(cluster model.ClusterKey) ([]explain.Endpoint, error) {
 				return endpointsOf(snapshot, now.Cluster(cluster), cluster, s.cfg.FastPath), nil
 			},
 			Workload: s.explainedWorkload,
@@ -94,22 +94,23 @@ func (s *Status) decide(l *model.Listener, draw uint64, head []byte) (explain.De
 		d.Verdict = maps.HandoverGuarded
 	}
 	if d.Verdict == maps.VerdictOk {
-		d.Cluster, d.Criteria = s.clusterName(e.Cluster)
+		d.Cluster, d.Criteria = s.clusterName(l.View, e.Cluster)
 		d.Timeout = time.Duration(e.TimeoutNs)
 	}
 	return d, nil
 }
 
-// clusterName names a cluster of the maps, one that should not be there too, or says whose subset it is.
-func (s *Status) clusterName(index uint32) (name string, criteria model.Metadata) {
-	if name, criteria, ok := s.cfg.Activator.Generation().NameOf(index); ok {
-		return name, criteria
+// clusterName is what a view calls a cluster of the maps, one that should not be there too, and says whose subset it is.
+func (s *Status) clusterName(v model.View, index uint32) (name string, criteria model.Metadata) {
+	now := s.cfg.Activator.Generation()
+	if key, criteria, ok := now.KeyOf(index); ok {
+		return now.Config().In(v).NameOf(key), criteria
 	}
 	return fmt.Sprintf("number %d", index), ""
 }
 
 // endpointsOf are the candidates: those that have left the configuration get no request.
-func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast bool) []explain.Endpoint {
+func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster model.ClusterKey, fast bool) []explain.Endpoint {
 	var list []explain.Endpoint
 	known := map[netip.AddrPort]model.Endpoint{}
 	if c != nil {
@@ -118,7 +119,7 @@ func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast boo
 		}
 	}
 	for i := range s.Clusters {
-		if s.Clusters[i].Name != cluster {
+		if s.Clusters[i].Key() != cluster {
 			continue
 		}
 		for j := range s.Clusters[i].Endpoints {
@@ -126,7 +127,7 @@ func endpointsOf(s *metrics.Snapshot, c *model.Cluster, cluster string, fast boo
 			if e.Gone {
 				continue
 			}
-			row := explain.Endpoint{Cluster: cluster, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share, TLS: known[e.Address].TLS != nil, Inner: known[e.Address].Inner}
+			row := explain.Endpoint{Cluster: cluster.Name, Address: e.Address.String(), Weight: e.Weight, State: e.State, Share: e.Share, TLS: known[e.Address].TLS != nil, Inner: known[e.Address].Inner}
 			if fast {
 				row.Idle = &e.Pool.Idle
 			}

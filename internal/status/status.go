@@ -154,7 +154,7 @@ func (s *Status) Connections(limit int) ([]admin.Connection, error) {
 	for _, c := range list {
 		if c.Bound {
 			name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
-			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name, Path: "slow", Reason: "bound", Opened: c.Opened})
+			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name.Name, Path: "slow", Reason: "bound", Opened: c.Opened})
 			continue
 		}
 		slow, onSlow, err := s.cfg.Datapath.Sockets.SlowConns.Lookup(c.Cookie)
@@ -163,7 +163,7 @@ func (s *Status) Connections(limit int) ([]admin.Connection, error) {
 		}
 		name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
 		number := uint32(c.Workload)
-		row := admin.Connection{Client: c.Client, WorkloadID: &number, Workload: names[c.Workload], Service: c.VIP, Listener: name, Path: "fast", Opened: c.Opened}
+		row := admin.Connection{Client: c.Client, WorkloadID: &number, Workload: names[c.Workload], Service: c.VIP, Listener: name.Name, Path: "fast", Opened: c.Opened}
 		if onSlow || !s.cfg.FastPath {
 			row.Path = "slow"
 		}
@@ -253,7 +253,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	pools := metrics.CountPools(shared.Slots, len(shared.Endpoints))
 	traffic := shared.Traffic()
 	before, timedOut := m.status.cfg.Activator.Generation(), m.status.cfg.Health.TimedOut()
-	byCluster := map[string][]metrics.Endpoint{}
+	byCluster := map[model.ClusterKey][]metrics.Endpoint{}
 	for _, e := range m.status.cfg.Reconciler.Endpoints() {
 		byCluster[e.Cluster] = append(byCluster[e.Cluster], metrics.Endpoint{
 			Index:           e.Index,
@@ -271,10 +271,10 @@ func (m measured) Clusters() []metrics.Cluster {
 	limits := m.status.cfg.Proxy.Stats()
 	// The list of endpoints may have waited for another configuration: a cluster that has gone with that one is left out.
 	for _, c := range m.status.cfg.Activator.Generation().Config().Clusters {
-		if before.ClusterEntry(c.Name) != nil {
+		if before.ClusterEntry(c.Key()) != nil {
 			list = append(list, metrics.Cluster{
-				Name: c.Name, StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Name), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
-				Endpoints: byCluster[c.Name],
+				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Endpoints: byCluster[c.Key()],
 			})
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 // Origin says for whom a listener of this process is connected to, where an endpoint is one.
 type Origin struct {
+	// View is the name of that which has the listener; empty: the shared one has.
+	View string
 	// Tenant is the group of the client that began.
 	Tenant shares.Path
 	// Workload is the network namespace of the client that began: connections to endpoints are made from there, whatever listeners the request passes.

@@ -62,13 +62,13 @@ func requireShares(t *testing.T, addresses []netip.AddrPort) {
 		if len(want) > 1 {
 			partial++
 		}
-		if why := Differ(ask(t, client, listener, c.Name, *requests), want); why != "" {
+		if why := Differ(ask(t, client, listener, c.Key.Name, *requests), want); why != "" {
 			text, _ := json.Marshal(list[i])
-			t.Errorf("Envoy does not share %s as XLB does: %s\n%s", c.Name, why, text)
+			t.Errorf("Envoy does not share %s as XLB does: %s\n%s", c.Key.Name, why, text)
 		}
 		if why := Differ(x.pick(c, 10**requests), want); why != "" {
 			text, _ := json.Marshal(list[i])
-			t.Errorf("the picker does not share %s as the groups ask: %s\n%s", c.Name, why, text)
+			t.Errorf("the picker does not share %s as the groups ask: %s\n%s", c.Key.Name, why, text)
 		}
 	}
 	if partial < *clusterCount/2 {
@@ -144,7 +144,7 @@ func (b *balancer) pick(c *clusters.Cluster, n int) map[netip.AddrPort]int {
 	for _, e := range b.r.Endpoints() {
 		addresses[e.Index] = e.Address
 	}
-	index, _ := b.r.ClusterIndex(c.Name)
+	index, _ := b.r.ClusterIndex(model.SharedCluster(c.Key.Name))
 	counts := map[netip.AddrPort]int{}
 	for range n {
 		e, ok := b.picker.Pick(index, b.random.Uint64(), nil)

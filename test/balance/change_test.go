@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
@@ -27,7 +28,7 @@ func TestNoPickFailsWhileHealthChanges(t *testing.T) {
 			zone("a", 0, 1, hosts[:2]...), zone("b", 0, 2, hosts[2:4]...), zone("a", 1, 1, hosts[4:]...),
 		}},
 	}}))
-	index, _ := b.r.ClusterIndex("c0")
+	index, _ := b.r.ClusterIndex(model.SharedCluster("c0"))
 	var stop atomic.Bool
 	var failures, picks atomic.Uint64
 	var running sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/test/envoytest"
 )
 
@@ -30,7 +31,7 @@ func TestWeightedLeastRequestUnderLoadIsNearEnvoys(t *testing.T) {
 	x := newBalancer(t, b)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	envoy := together(clients, func() map[netip.AddrPort]int { return ask(t, client, listener, "c0", each) })
-	index, _ := x.r.ClusterIndex("c0")
+	index, _ := x.r.ClusterIndex(model.SharedCluster("c0"))
 	byIndex := map[uint32]netip.AddrPort{}
 	for _, e := range x.r.Endpoints() {
 		byIndex[e.Index] = e.Address

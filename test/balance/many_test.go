@@ -48,7 +48,7 @@ func TestAChoiceStaysInItsClusterWhileManyEndpointsChange(t *testing.T) {
 			b := newBalancerOf(t, many(random, policy))
 			var indices []uint32
 			for _, name := range []string{"a", "b"} {
-				index, _ := b.r.ClusterIndex(name)
+				index, _ := b.r.ClusterIndex(model.SharedCluster(name))
 				indices = append(indices, index)
 			}
 			var stop atomic.Bool
@@ -138,8 +138,8 @@ func TestAStalledChoiceIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	index, _ := b.r.ClusterIndex("a")
-	other, _ := b.r.ClusterIndex("b")
+	index, _ := b.r.ClusterIndex(model.SharedCluster("a"))
+	other, _ := b.r.ClusterIndex(model.SharedCluster("b"))
 	addresses := map[uint32]netip.AddrPort{}
 	for _, e := range b.r.Endpoints() {
 		addresses[e.Index] = e.Address

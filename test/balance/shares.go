@@ -75,7 +75,7 @@ func SubsetShares(im *compile.Image, route *model.Route) map[netip.AddrPort]floa
 	due := map[netip.AddrPort]float64{}
 	for i := range route.Clusters {
 		w := &route.Clusters[i]
-		c := im.Clusters[slices.IndexFunc(im.Clusters, func(c *clusters.Cluster) bool { return c.Name == w.Name })]
+		c := im.Clusters[slices.IndexFunc(im.Clusters, func(c *clusters.Cluster) bool { return c.Key.Name == w.Name })]
 		root := c.RootOf(partOf(c, w.Criteria), clusters.Learned{})
 		part, left := float64(w.Weight)/float64(model.TotalWeight(route.Clusters)), 1.0
 		for j, share := range root.Shares(len(c.Endpoints)) {

@@ -30,7 +30,7 @@ func (b *balancer) pickSubset(route *model.Route, n int) map[netip.AddrPort]int 
 	counts := map[netip.AddrPort]int{}
 	for range n {
 		w := route.Share(b.random.Uint64())
-		entry, _ := b.r.SubsetIndex(w.Name, w.Criteria)
+		entry, _ := b.r.SubsetIndex(model.SharedCluster(w.Name), w.Criteria)
 		e, ok := b.picker.Pick(entry, b.random.Uint64(), nil)
 		if !ok {
 			counts[Failed]++

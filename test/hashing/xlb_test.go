@@ -64,7 +64,7 @@ func newPicker(t testing.TB, cfg *model.Config) picker {
 
 // Pick implements slowpath.Balancer.
 func (p picker) Pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, skip func(netip.AddrPort) bool) (slowpath.ChosenEndpoint, bool) {
-	entry, ok := p.reconciler.SubsetIndex(cluster.Name, criteria)
+	entry, ok := p.reconciler.SubsetIndex(model.SharedCluster(cluster.Name), criteria)
 	if !ok {
 		return nil, false
 	}

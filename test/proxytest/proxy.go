@@ -47,6 +47,9 @@ func (configuration) TCP(string) *model.TCPProxy { return nil }
 // Inspection implements slowpath.Configuration.
 func (configuration) Inspection(string) *model.Inspection { return nil }
 
+// View implements slowpath.Configuration.
+func (configuration) View(string) model.View { return model.View{} }
+
 // Start serves each listener of the configuration at a loopback address, until the test ends. It returns the addresses in the order of the
 // listeners.
 func Start(t testing.TB, cfg *model.Config, balancer slowpath.Balancer) []netip.AddrPort {

@@ -11,7 +11,7 @@ import (
 
 // Cluster is a set of endpoints and how to choose among them; Root says it in the kernel's terms.
 type Cluster struct {
-	Name   string
+	Key    model.ClusterKey
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST; 0 for the other policies.
 	Choices uint32

@@ -24,7 +24,7 @@ func Compile(c *model.Cluster, criteria []model.Metadata) (*Cluster, []note.Note
 
 func compileCluster(c *model.Cluster) (Cluster, []note.Note) {
 	out := Cluster{
-		Name: c.Name, Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
+		Key: c.Key(), Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
 		FullScan: c.FullScan, Unbiased: c.Unbiased,
 	}
 	out.addMembers(c)
@@ -43,7 +43,7 @@ func compileCluster(c *model.Cluster) (Cluster, []note.Note) {
 		return out, nil
 	}
 	return out, []note.Note{{
-		Where:  fmt.Sprintf("cluster %q", c.Name),
+		Where:  c.Key().String(),
 		Reason: fmt.Sprintf("choice_count is %d; the fast path compares %d endpoints", c.ChoiceCount, maps.MaxPickTries),
 	}}
 }

@@ -23,7 +23,7 @@ var checkedText = map[bool]string{true: " checked"}
 
 // Dump writes the cluster as text, for people and for golden files: its groups are those while nothing has been learned of its endpoints.
 func (c *Cluster) Dump(w *strings.Builder) {
-	fmt.Fprintf(w, "cluster %q %s choices=%d limit=%d\n", c.Name, policyNames[c.Policy], c.Choices, c.Limit)
+	fmt.Fprintf(w, "%s %s choices=%d limit=%d\n", c.Key, policyNames[c.Policy], c.Choices, c.Limit)
 	for i, e := range c.Endpoints {
 		fmt.Fprintf(w, "  endpoint %d %s weight=%d load_weight=%d%s\n", i, e.Address, e.Weight, e.LoadWeight, checkedText[e.Checked])
 	}

@@ -187,7 +187,7 @@ func TestClusterCompilation(t *testing.T) {
 			name: "an address given twice takes the turns of both",
 			in:   model.Cluster{Name: "c", Endpoints: endpoints},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyRoundRobin, Limit: 1024,
+				Key: model.SharedCluster("c"), Policy: maps.PolicyRoundRobin, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
@@ -196,7 +196,7 @@ func TestClusterCompilation(t *testing.T) {
 			name: "least request weighs by sampling, not by comparing",
 			in:   model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 3, Endpoints: endpoints},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyLeastRequest, Choices: 3, Limit: 1024,
+				Key: model.SharedCluster("c"), Policy: maps.PolicyLeastRequest, Choices: 3, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 1}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: members,
 			},
 			turns: []uint32{0, 1, 0},
@@ -207,7 +207,7 @@ func TestClusterCompilation(t *testing.T) {
 				{Address: a, Weight: 5}, {Address: b, Weight: 3}, {Address: a, Weight: 9},
 			}},
 			want: Cluster{
-				Name: "c", Policy: maps.PolicyRandom, Limit: 1024,
+				Key: model.SharedCluster("c"), Policy: maps.PolicyRandom, Limit: 1024,
 				Endpoints: []Endpoint{{Address: a, Weight: 2, LoadWeight: 2}, {Address: b, Weight: 1, LoadWeight: 1}}, Members: []Member{
 					{Endpoint: 0, Weight: 1, HealthWeight: 5}, {Endpoint: 1, Weight: 1, HealthWeight: 3}, {Endpoint: 0, Weight: 1, HealthWeight: 9},
 				},
@@ -217,13 +217,13 @@ func TestClusterCompilation(t *testing.T) {
 		{
 			name:  "more choices than the kernel takes are noted",
 			in:    model.Cluster{Name: "c", Policy: model.LeastRequest, ChoiceCount: 9},
-			want:  Cluster{Name: "c", Policy: maps.PolicyLeastRequest, Choices: 9, Limit: 1024},
+			want:  Cluster{Key: model.SharedCluster("c"), Policy: maps.PolicyLeastRequest, Choices: 9, Limit: 1024},
 			notes: 1,
 		},
 		{
 			name: "no endpoints yet",
 			in:   model.Cluster{Name: "c", Policy: model.Random},
-			want: Cluster{Name: "c", Policy: maps.PolicyRandom, Limit: 1024},
+			want: Cluster{Key: model.SharedCluster("c"), Policy: maps.PolicyRandom, Limit: 1024},
 		},
 	}
 	for _, tt := range tests {

@@ -13,7 +13,8 @@ import (
 // Zones is what a cluster's requests need to keep to the locality of this node.
 type Zones struct {
 	model.Local
-	// Endpoints and Members are those of the Local's Cluster.
+	// Own is the Local's Cluster, Endpoints and Members are its.
+	Own       model.ClusterKey
 	Endpoints []Endpoint
 	Members   []Member
 	// Localities of the cluster's first priority, that of this node first if it is there. Subsets of the cluster have all of them.
@@ -28,7 +29,7 @@ func (c *Cluster) ZoneAware(local *model.Local, own *Cluster) *Cluster {
 		return c
 	}
 	out := *c
-	out.Zones = &Zones{Local: *local, Endpoints: own.Endpoints, Members: own.Members}
+	out.Zones = &Zones{Local: *local, Own: own.Key, Endpoints: own.Endpoints, Members: own.Members}
 	out.Zones.addLocalities(out.Members)
 	return &out
 }

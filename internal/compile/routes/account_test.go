@@ -26,7 +26,7 @@ func (k *kernel) serve(t *testing.T, cfg *model.Config) *explain.State {
 	}
 	return &explain.State{
 		Config: cfg, Notes: notes, Decide: k.decide,
-		Endpoints: func(string) ([]explain.Endpoint, error) { return nil, nil },
+		Endpoints: func(model.ClusterKey) ([]explain.Endpoint, error) { return nil, nil },
 	}
 }
 
@@ -39,7 +39,7 @@ func (k *kernel) decide(l *model.Listener, r *matcher.Request, head []byte) (exp
 	d := explain.Decision{By: explain.ByKernel, Verdict: maps.Verdict(e.Verdict), Timeout: time.Duration(e.TimeoutNs)}
 	for _, c := range k.reconciler.Clusters() {
 		if c.Index == e.Cluster {
-			d.Cluster = c.Name
+			d.Cluster = c.Key.Name
 		}
 	}
 	return d, err

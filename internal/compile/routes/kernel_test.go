@@ -87,7 +87,7 @@ func (k *kernel) rewrite(number uint32) tables.Rewrite {
 func (k *kernel) clusters() map[uint32]string {
 	names := map[uint32]string{}
 	for _, c := range k.reconciler.Clusters() {
-		names[c.Index] = c.Name
+		names[c.Index] = c.Key.Name
 	}
 	return names
 }

@@ -31,7 +31,7 @@ type Space struct {
 	cache                             *Cache
 	compiler                          *dfa.Compiler
 	// subsetted are the clusters with subsets.
-	subsetted map[string]bool
+	subsetted map[model.ClusterKey]bool
 	// rewrites are those that have been taken.
 	rewrites map[tables.Rewrite]bool
 	// retries likewise.
@@ -47,11 +47,11 @@ func NewSpace(c *Cache, clusters []*model.Cluster) *Space {
 		retries:     map[tables.Retry]bool{},
 		cache:       c,
 		compiler:    c.automata.Compiler(),
-		subsetted:   map[string]bool{},
+		subsetted:   map[model.ClusterKey]bool{},
 	}
 	for _, c := range clusters {
 		if c.Subsets != nil {
-			s.subsetted[c.Name] = true
+			s.subsetted[c.Key()] = true
 		}
 	}
 	return s
@@ -80,9 +80,9 @@ func (s *Space) take(blocks, accepts, routes int) error {
 	return nil
 }
 
-// criteria of a share; none where its cluster has no subsets.
-func (s *Space) criteria(c *model.WeightedCluster) model.Metadata {
-	if !s.subsetted[c.Name] {
+// criteria of a view's share; none where its cluster has no subsets.
+func (s *Space) criteria(v model.View, c *model.WeightedCluster) model.Metadata {
+	if !s.subsetted[v.Cluster(c.Name)] {
 		return ""
 	}
 	return c.Criteria

@@ -116,7 +116,7 @@ func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, notes := Compile(NewSpace(NewCache(), nil), `listener "web"`, oneHost(tt.routes...))
+			got, notes := Compile(NewSpace(NewCache(), nil), `listener "web"`, model.View{}, oneHost(tt.routes...))
 			if tt.reason == "" {
 				if len(notes) != 0 || got.Flags&maps.TableSlow != 0 {
 					t.Fatalf("notes %v, flags %d, want a fast table", notes, got.Flags)

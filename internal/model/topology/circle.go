@@ -19,9 +19,9 @@ type Edge struct {
 // Circles are the edges between listeners that lead to each other, and nowhere else: what begins there ends nowhere. Listeners of which some
 // requests end in another manner, by a filter for instance, are not among them, whatever becomes of the others.
 func (in *Inner) Circles(c *model.Config) []Edge {
-	clusters := make(map[string]*model.Cluster, len(c.Clusters))
+	clusters := make(map[model.ClusterKey]*model.Cluster, len(c.Clusters))
 	for _, cluster := range c.Clusters {
-		clusters[cluster.Name] = cluster
+		clusters[cluster.Key()] = cluster
 	}
 	closed := map[*model.Listener][]Edge{}
 	for _, l := range c.Listeners {
@@ -50,7 +50,7 @@ func (in *Inner) Circles(c *model.Config) []Edge {
 }
 
 // edgesOf are all ways that lead on from a listener; nil where some of them leads to no listener, or is not known.
-func (in *Inner) edgesOf(l *model.Listener, clusters map[string]*model.Cluster) []Edge {
+func (in *Inner) edgesOf(l *model.Listener, clusters map[model.ClusterKey]*model.Cluster) []Edge {
 	if l.Inspection != nil || len(l.Routes.Filters) > 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (in *Inner) edgesOf(l *model.Listener, clusters map[string]*model.Cluster) 
 				continue
 			}
 			seen[name] = true
-			edges := in.edgesBy(l, clusters[name])
+			edges := in.edgesBy(l, clusters[l.View.Cluster(name)])
 			if edges == nil {
 				return false
 			}
@@ -93,7 +93,7 @@ func (in *Inner) edgesBy(l *model.Listener, c *model.Cluster) []Edge {
 	var out []Edge
 	for i := range c.Endpoints {
 		at := c.Endpoints[i].Address
-		to := in.At(at)
+		to := in.At(l.View, at)
 		if to == nil {
 			return nil
 		}

@@ -11,14 +11,25 @@ import (
 // Inner finds the listeners that an endpoint may be the address of: a request then passes two listeners of one process, as in Envoy, which
 // binds both. Nil has none. It is never changed.
 type Inner struct {
-	exact map[netip.AddrPort]*model.Listener
+	exact map[destination]*model.Listener
 	// bound are those at 0.0.0.0 and ::, own their addresses of this host.
 	bound map[boundPort]*model.Listener
-	own   map[netip.AddrPort]*model.Listener
+	own   map[destination]*model.Listener
 }
 
-// boundPort is a port of one address family.
+// destination is an address in a view, by its name.
+type destination struct {
+	view string
+	at   netip.AddrPort
+}
+
+func destinationOf(v model.View, at netip.AddrPort) destination {
+	return destination{v.Name, unmappedPort(at)}
+}
+
+// boundPort is a port of one address family, in a view.
 type boundPort struct {
+	view string
 	port uint16
 	is4  bool
 }
@@ -26,38 +37,38 @@ type boundPort struct {
 // InnerOf finds those of a configuration whose bound listeners have their addresses of this host (Listener.Own). A listener with bind_to_port
 // false, and one for many destinations, has no address of its own that somebody could connect to.
 func InnerOf(listeners []*model.Listener) *Inner {
-	in := &Inner{exact: map[netip.AddrPort]*model.Listener{}, bound: map[boundPort]*model.Listener{}, own: map[netip.AddrPort]*model.Listener{}}
+	in := &Inner{exact: map[destination]*model.Listener{}, bound: map[boundPort]*model.Listener{}, own: map[destination]*model.Listener{}}
 	for _, l := range listeners {
 		switch {
 		case l.Unbound || l.Many.IsValid() || !l.Address.IsValid():
 		case l.Bound:
-			in.bound[boundPort{l.Address.Port(), l.Address.Addr().Is4()}] = l
+			in.bound[boundPort{l.View.Name, l.Address.Port(), l.Address.Addr().Is4()}] = l
 			for _, a := range l.Own {
-				in.own[unmappedPort(a)] = l
+				in.own[destinationOf(l.View, a)] = l
 			}
 		default:
-			in.exact[unmappedPort(l.Address)] = l
+			in.exact[destinationOf(l.View, l.Address)] = l
 		}
 	}
 	return in
 }
 
-// At returns the listener that a connection from this host to an address comes to, or nil.
-func (in *Inner) At(address netip.AddrPort) *model.Listener {
+// At returns the listener of a view that a connection from this host to an address comes to, or nil.
+func (in *Inner) At(v model.View, address netip.AddrPort) *model.Listener {
 	if in == nil {
 		return nil
 	}
-	address = unmappedPort(address)
-	if l := in.exact[address]; l != nil {
+	p := destinationOf(v, address)
+	if l := in.exact[p]; l != nil {
 		return l
 	}
-	if l := in.own[address]; l != nil {
+	if l := in.own[p]; l != nil {
 		return l
 	}
-	if !address.Addr().IsLoopback() {
+	if !p.at.Addr().IsLoopback() {
 		return nil
 	}
-	return in.bound[boundPort{address.Port(), address.Addr().Is4()}]
+	return in.bound[boundPort{v.Name, p.at.Port(), p.at.Addr().Is4()}]
 }
 
 // Same reports whether both find the same.
@@ -86,7 +97,7 @@ func (in *Inner) Mark(c *model.Cluster) *model.Cluster {
 	}
 	var marked *model.Cluster
 	for i := range c.Endpoints {
-		if in.At(c.Endpoints[i].Address) == nil {
+		if in.At(c.View, c.Endpoints[i].Address) == nil {
 			continue
 		}
 		if marked == nil {

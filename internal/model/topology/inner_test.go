@@ -37,7 +37,7 @@ func TestInnerFindsTheListenersThatThisHostConnectsTo(t *testing.T) {
 		{"10.0.0.1:83", "own"},
 	} {
 		got := ""
-		if l := in.At(netip.MustParseAddrPort(c.address)); l != nil {
+		if l := in.At(model.View{}, netip.MustParseAddrPort(c.address)); l != nil {
 			got = l.Name
 		}
 		if got != c.want {

@@ -6,19 +6,20 @@ import (
 	"fmt"
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/plural"
 )
 
 // FullError says that there is no room for the endpoints of an image. Nothing of it was written.
 type FullError struct {
 	// Cluster has the most endpoints that are new.
-	Cluster string
+	Cluster model.ClusterKey
 	// New are those of all clusters, Most those of that cluster, Left how many there is room for.
 	New, Most, Left int
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("map endpoints is full: %s %s new, %d of cluster %q, and there is room for %d; configure fewer, or try again when those that have left are idle",
+	return fmt.Sprintf("map endpoints is full: %s %s new, %d of %s, and there is room for %d; configure fewer, or try again when those that have left are idle",
 		plural.Of(e.New, "endpoint"), plural.Verb(e.New, "is", "are"), e.Most, e.Cluster, e.Left)
 }
 
@@ -36,12 +37,12 @@ func (r *Reconciler) CheckCapacity(list []*clusters.Cluster) error {
 	for _, c := range list {
 		n := 0
 		for i := range c.Endpoints {
-			if r.endpoints[endpointKey{c.Name, c.Endpoints[i].Address}] == nil {
+			if r.endpoints[endpointKey{c.Key, c.Endpoints[i].Address}] == nil {
 				n++
 			}
 		}
 		if full.New += n; n > full.Most {
-			full.Cluster, full.Most = c.Name, n
+			full.Cluster, full.Most = c.Key, n
 		}
 	}
 	if full.New <= left {

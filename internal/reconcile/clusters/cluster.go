@@ -57,7 +57,7 @@ type subset struct {
 
 // endpointKey names an endpoint across reloads, that of a removed cluster too.
 type endpointKey struct {
-	cluster string
+	cluster model.ClusterKey
 	address netip.AddrPort
 }
 
@@ -82,18 +82,18 @@ type endpoint struct {
 
 // applyCluster makes a cluster's endpoints and groups what the image says.
 func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
-	known, err := r.clusterFor(c.Name)
+	known, err := r.clusterFor(c.Key)
 	if err != nil {
 		return err
 	}
 	indices := make([]uint32, len(c.Endpoints))
 	for i := range c.Endpoints {
-		if indices[i], err = r.applyEndpoint(c.Name, &c.Endpoints[i]); err != nil {
+		if indices[i], err = r.applyEndpoint(c.Key, &c.Endpoints[i]); err != nil {
 			return err
 		}
 	}
 	for _, m := range slices.Backward(c.Members) {
-		e := r.endpoints[endpointKey{c.Name, c.Endpoints[m.Endpoint].Address}]
+		e := r.endpoints[endpointKey{c.Key, c.Endpoints[m.Endpoint].Address}]
 		if isOut(e.health) && !isOut(m.Health) {
 			e.since = r.now()
 		}
@@ -107,9 +107,9 @@ func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
 	return r.regroup(known)
 }
 
-// clusterFor returns the cluster of that name, a new one if there is none.
-func (r *Reconciler) clusterFor(name string) (*cluster, error) {
-	if c := r.clusters[name]; c != nil {
+// clusterFor returns the cluster with that key, a new one if there is none.
+func (r *Reconciler) clusterFor(key model.ClusterKey) (*cluster, error) {
+	if c := r.clusters[key]; c != nil {
 		return c, nil
 	}
 	e, err := r.newEntry()
@@ -117,7 +117,7 @@ func (r *Reconciler) clusterFor(name string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{entry: e, trees: map[model.Part]*tree{}, subsets: map[model.Metadata]*subset{}}
-	r.clusters[name] = c
+	r.clusters[key] = c
 	return c, nil
 }
 
@@ -135,8 +135,8 @@ func (r *Reconciler) newEntry() (entry, error) {
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
 // first time.
-func (r *Reconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, error) {
-	key := endpointKey{cluster: name, address: e.Address}
+func (r *Reconciler) applyEndpoint(of model.ClusterKey, e *clusters.Endpoint) (uint32, error) {
+	key := endpointKey{cluster: of, address: e.Address}
 	known := r.endpoints[key]
 	if known == nil {
 		s, err := r.indices.Endpoints.Take(1)
@@ -156,7 +156,7 @@ func (r *Reconciler) applyEndpoint(name string, e *clusters.Endpoint) (uint32, e
 	known.tls, known.hostname, known.inner = e.TLS, e.Hostname, e.Inner
 	markSecured(shared, e.TLS != nil || e.Inner)
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
-	atomic.StoreUint32(&shared.Cluster, r.clusters[name].index)
+	atomic.StoreUint32(&shared.Cluster, r.clusters[of].index)
 	if known.gone {
 		r.beginHealth(known.index, e.Checked)
 		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
@@ -193,24 +193,24 @@ func resetEndpoint(e *maps.Endpoint) {
 
 // unlinkClusters takes away the clusters and subsets that no listener's table names any more.
 func (r *Reconciler) unlinkClusters(wanted []*clusters.Cluster) {
-	keep := map[string]bool{}
+	keep := map[model.ClusterKey]bool{}
 	for _, c := range wanted {
-		keep[c.Name] = true
+		keep[c.Key] = true
 	}
-	for name, c := range r.clusters {
-		if keep[name] {
+	for key, c := range r.clusters {
+		if keep[key] {
 			r.unlinkSubsets(c, c.compiled)
 			continue
 		}
-		r.unlinkCluster(name)
+		r.unlinkCluster(key)
 	}
 }
 
-func (r *Reconciler) unlinkCluster(name string) {
-	c := r.clusters[name]
+func (r *Reconciler) unlinkCluster(key model.ClusterKey) {
+	c := r.clusters[key]
 	r.unlinkEntry(c.entry)
 	r.unlinkSubsets(c, nil)
-	delete(r.clusters, name)
+	delete(r.clusters, key)
 }
 
 func (r *Reconciler) unlinkEntry(e entry) {
@@ -225,7 +225,7 @@ func (r *Reconciler) retireEndpoints(wanted []*clusters.Cluster) {
 	keep := map[endpointKey]bool{}
 	for _, c := range wanted {
 		for i := range c.Endpoints {
-			keep[endpointKey{c.Name, c.Endpoints[i].Address}] = true
+			keep[endpointKey{c.Key, c.Endpoints[i].Address}] = true
 		}
 	}
 	for key, e := range r.endpoints {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Difference is what is new in a list of clusters.
@@ -32,13 +33,13 @@ func DifferenceOf(before, now []*clusters.Cluster) (d Difference) {
 	for len(before) > 0 && len(now) > 0 && before[len(before)-1] == now[len(now)-1] {
 		before, now = before[:len(before)-1], now[:len(now)-1]
 	}
-	byName := make(map[string]*clusters.Cluster, len(before))
+	byKey := make(map[model.ClusterKey]*clusters.Cluster, len(before))
 	for _, c := range before {
-		byName[c.Name] = c
+		byKey[c.Key] = c
 	}
 	for _, c := range now {
-		old := byName[c.Name]
-		delete(byName, c.Name)
+		old := byKey[c.Key]
+		delete(byKey, c.Key)
 		if old == c {
 			continue
 		}
@@ -48,7 +49,7 @@ func DifferenceOf(before, now []*clusters.Cluster) (d Difference) {
 		}
 	}
 	for _, c := range before {
-		if byName[c.Name] != nil {
+		if byKey[c.Key] != nil {
 			d.Removed = append(d.Removed, c)
 		}
 	}
@@ -63,13 +64,13 @@ func (r *Reconciler) UnlinkLeft(d *Difference) {
 		return
 	}
 	for _, c := range d.Removed {
-		r.unlinkCluster(c.Name)
+		r.unlinkCluster(c.Key)
 	}
 	for _, c := range d.Changed {
-		r.unlinkSubsets(r.clusters[c.Name], c)
+		r.unlinkSubsets(r.clusters[c.Key], c)
 	}
 	for _, c := range d.replaced {
-		r.retireLeft(c, r.clusters[c.Name].compiled)
+		r.retireLeft(c, r.clusters[c.Key].compiled)
 	}
 	for _, c := range d.Removed {
 		r.retireLeft(c, nil)
@@ -87,7 +88,7 @@ func (r *Reconciler) retireLeft(before, now *clusters.Cluster) {
 	for i := range before.Endpoints {
 		address := before.Endpoints[i].Address
 		if _, stays := keep[address]; !stays {
-			r.retire(r.endpoints[endpointKey{before.Name, address}])
+			r.retire(r.endpoints[endpointKey{before.Key, address}])
 		}
 	}
 }

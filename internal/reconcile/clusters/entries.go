@@ -14,7 +14,7 @@ import (
 type EndpointEntry struct {
 	// Index into the shared endpoints.
 	Index   uint32
-	Cluster string
+	Cluster model.ClusterKey
 	Address netip.AddrPort
 	// Weight as configured, the sum where it stands in several localities or priorities; Placement and Health are those of the first.
 	Weight    uint32
@@ -35,7 +35,7 @@ type EndpointEntry struct {
 type ClusterEntry struct {
 	// Index into the shared clusters.
 	Index uint32
-	Name  string
+	Key   model.ClusterKey
 	// Subsets are the indices of the cluster's subsets, by the criteria of routes; nil without any.
 	Subsets map[model.Metadata]uint32
 }
@@ -71,8 +71,8 @@ func (e *endpoint) entry(key endpointKey) EndpointEntry {
 // Clusters lists the clusters in the maps by index.
 func (r *Reconciler) Clusters() []ClusterEntry {
 	list := make([]ClusterEntry, 0, len(r.clusters))
-	for name, c := range r.clusters {
-		entry := ClusterEntry{Index: c.index, Name: name}
+	for key, c := range r.clusters {
+		entry := ClusterEntry{Index: c.index, Key: key}
 		if len(c.subsets) > 0 {
 			entry.Subsets = make(map[model.Metadata]uint32, len(c.subsets))
 		}
@@ -85,9 +85,9 @@ func (r *Reconciler) Clusters() []ClusterEntry {
 	return list
 }
 
-// Index returns the index of the cluster of that name.
-func (r *Reconciler) Index(name string) (uint32, bool) {
-	c := r.clusters[name]
+// Index returns the index of the cluster with that key.
+func (r *Reconciler) Index(key model.ClusterKey) (uint32, bool) {
+	c := r.clusters[key]
 	if c == nil {
 		return 0, false
 	}

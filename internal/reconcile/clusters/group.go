@@ -84,7 +84,7 @@ func (r *Reconciler) regroup(c *cluster) error {
 		c.held = append(c.held, w.before...)
 	}
 	for i, share := range written[0].shares {
-		r.endpoints[endpointKey{c.compiled.Name, c.compiled.Endpoints[i].Address}].share = share
+		r.endpoints[endpointKey{c.compiled.Key, c.compiled.Endpoints[i].Address}].share = share
 	}
 	r.point(&c.entry, written[0].top)
 	for _, s := range c.compiled.Subsets {

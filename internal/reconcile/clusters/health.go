@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // HealthChange is what has been learned of one endpoint.
@@ -24,20 +25,20 @@ const healthFlags = maps.EndpointUnhealthy | maps.EndpointEjected | maps.Endpoin
 
 // RegroupChanged groups the clusters anew of which NoteHealth says that endpoints have changed, and those whose balancing depends on them: each once,
 // whatever the number of changes.
-func (r *Reconciler) RegroupChanged(changed map[string]bool) error {
-	return r.regroupThose(func(c *cluster) bool { return changed[c.compiled.Name] || c.dependsOn(changed) })
+func (r *Reconciler) RegroupChanged(changed map[model.ClusterKey]bool) error {
+	return r.regroupThose(func(c *cluster) bool { return changed[c.compiled.Key] || c.dependsOn(changed) })
 }
 
 // regroupThose groups clusters anew. One for which there is no room does not keep others from it.
 func (r *Reconciler) regroupThose(which func(*cluster) bool) error {
 	var errs []error
-	for name, c := range r.clusters {
+	for key, c := range r.clusters {
 		if !which(c) {
 			continue
 		}
 		if err := r.regroup(c); err != nil {
 			c.late = true
-			errs = append(errs, fmt.Errorf("cluster %q: %w", name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -45,8 +46,8 @@ func (r *Reconciler) regroupThose(which func(*cluster) bool) error {
 
 // NoteHealth notes changes in the endpoints' flags, and returns the clusters whose endpoints really change. An index without an endpoint is ignored: it
 // has been released meanwhile.
-func (r *Reconciler) NoteHealth(changes []HealthChange) map[string]bool {
-	changed := map[string]bool{}
+func (r *Reconciler) NoteHealth(changes []HealthChange) map[model.ClusterKey]bool {
+	changed := map[model.ClusterKey]bool{}
 	for _, change := range changes {
 		key, known := r.byIndex[change.Endpoint]
 		if !known || !r.setFlags(change) {
@@ -70,8 +71,8 @@ func (r *Reconciler) setFlags(change HealthChange) bool {
 }
 
 // dependsOn reports whether one of some clusters is this node's own, and the balancing of this one zone-aware.
-func (c *cluster) dependsOn(some map[string]bool) bool {
-	return c.compiled != nil && c.compiled.Zones != nil && some[c.compiled.Zones.Cluster]
+func (c *cluster) dependsOn(some map[model.ClusterKey]bool) bool {
+	return c.compiled != nil && c.compiled.Zones != nil && some[c.compiled.Zones.Own]
 }
 
 // learned is what is known now of the endpoints that a cluster's balancing depends on.
@@ -86,7 +87,7 @@ func (r *Reconciler) learned(c *cluster) clusters.Learned {
 // localState is that of an endpoint of this node's own cluster, which need not be in the maps yet.
 func (r *Reconciler) localState(z *clusters.Zones, endpoint uint32) clusters.EndpointState {
 	own := &z.Endpoints[endpoint]
-	e := r.endpoints[endpointKey{z.Cluster, own.Address}]
+	e := r.endpoints[endpointKey{z.Own, own.Address}]
 	switch {
 	case e != nil:
 		return clusters.EndpointState{Flags: maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[e.index].Flags))}

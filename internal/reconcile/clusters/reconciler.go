@@ -10,6 +10,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
@@ -24,7 +25,7 @@ type Reconciler struct {
 	indices Allocators
 	stats   *writes.Stats
 
-	clusters  map[string]*cluster
+	clusters  map[model.ClusterKey]*cluster
 	endpoints map[endpointKey]*endpoint
 	// byIndex are the keys of endpoints.
 	byIndex map[uint32]endpointKey
@@ -58,7 +59,7 @@ func New(c Config) *Reconciler {
 		now:          c.Now,
 		indices:      c.Indices,
 		stats:        c.Stats,
-		clusters:     map[string]*cluster{},
+		clusters:     map[model.ClusterKey]*cluster{},
 		endpoints:    map[endpointKey]*endpoint{},
 		byIndex:      map[uint32]endpointKey{},
 		longSchedule: c.LongSchedule,
@@ -87,7 +88,7 @@ func NewAllocators(sh *maps.Shared) Allocators {
 func (r *Reconciler) Apply(list []*clusters.Cluster) error {
 	for _, c := range ownFirst(list) {
 		if err := r.applyCluster(c); err != nil {
-			return fmt.Errorf("cluster %q: %w", c.Name, err)
+			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
 	return nil
@@ -95,13 +96,13 @@ func (r *Reconciler) Apply(list []*clusters.Cluster) error {
 
 // ownFirst lists the clusters, this node's own first: the health of its endpoints decides over the groups of others.
 func ownFirst(list []*clusters.Cluster) []*clusters.Cluster {
-	var own string
+	var own model.ClusterKey
 	for _, c := range list {
 		if c.Zones != nil {
-			own = c.Zones.Cluster
+			own = c.Zones.Own
 		}
 	}
-	i := slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Name == own })
+	i := slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Key == own })
 	if i < 1 {
 		return list
 	}

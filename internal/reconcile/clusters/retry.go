@@ -23,8 +23,8 @@ type retryRoot struct {
 // RetryRoot is what the retry of a request is balanced among whose policy leaves these priorities out: a group of the endpoints of these
 // indices, not to be changed. It reports false where no other priority can take anything (clusters.Cluster.RetryRoot), and for what no route in force
 // asks for.
-func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
-	c := r.clusters[name]
+func (r *Reconciler) RetryRoot(of model.ClusterKey, criteria model.Metadata, excluded []bool) (group clusters.Group, endpoints []uint32, ok bool) {
+	c := r.clusters[of]
 	if c == nil || c.compiled == nil {
 		return clusters.Group{}, nil, false
 	}
@@ -43,9 +43,9 @@ func (r *Reconciler) RetryRoot(name string, criteria model.Metadata, excluded []
 		if i < 0 {
 			return clusters.Group{}, nil, false
 		}
-		of := r.learned(c)
-		of.Excluded = excluded
-		root.group, root.ok = c.compiled.RetryRoot(i, of)
+		known := r.learned(c)
+		known.Excluded = excluded
+		root.group, root.ok = c.compiled.RetryRoot(i, known)
 		if c.retries == nil {
 			c.retries = map[retryKey]retryRoot{}
 		}

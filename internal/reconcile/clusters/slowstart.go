@@ -18,7 +18,7 @@ func (r *Reconciler) stateOf(c *cluster, endpoint uint32) clusters.EndpointState
 	if slow.Window == 0 {
 		return s
 	}
-	e := r.endpoints[endpointKey{c.compiled.Name, c.compiled.Endpoints[endpoint].Address}]
+	e := r.endpoints[endpointKey{c.compiled.Key, c.compiled.Endpoints[endpoint].Address}]
 	if s.Factor = slow.Factor(r.now().Sub(e.since)); s.Factor < 1 {
 		c.starting = true
 	}

@@ -59,8 +59,8 @@ func (r *Reconciler) unlinkHeld(c *cluster) {
 }
 
 // EntryOf is where the requests of a route to a cluster go.
-func (r *Reconciler) EntryOf(name string, criteria model.Metadata) uint32 {
-	c := r.clusters[name]
+func (r *Reconciler) EntryOf(key model.ClusterKey, criteria model.Metadata) uint32 {
+	c := r.clusters[key]
 	if s := c.subsets[criteria]; s != nil {
 		return s.index
 	}

@@ -19,7 +19,7 @@ type Reconciler struct {
 	indices Allocators
 	stats   *writes.Stats
 	// entryOf and wait are as the configuration says.
-	entryOf func(cluster string, criteria model.Metadata) uint32
+	entryOf func(cluster model.ClusterKey, criteria model.Metadata) uint32
 	wait    func() error
 
 	interners interners
@@ -37,7 +37,7 @@ type Config struct {
 	// Stats counts what is written.
 	Stats *writes.Stats
 	// EntryOf is the index of the cluster, or of its subset, to which requests of a route with these criteria go.
-	EntryOf func(cluster string, criteria model.Metadata) uint32
+	EntryOf func(cluster model.ClusterKey, criteria model.Metadata) uint32
 	// Wait returns when the programs that are running have ended.
 	Wait func() error
 	// ManyPaths of a virtual host are looked up by hash, however many lengths they have.

@@ -23,7 +23,7 @@ type Admission struct {
 
 // Admission is that of a request of an account.
 func (g *CircuitBreakers) Admission(account workload.ID, p model.Priority, cluster *model.Cluster) *Admission {
-	return &Admission{Tally: g.Tally(cluster.Name), breakers: g, key: gateKey{cluster.Name, p}, account: account, limits: cluster.BreakersOf(p)}
+	return &Admission{Tally: g.Tally(cluster.Key()), breakers: g, key: gateKey{cluster.Key(), p}, account: account, limits: cluster.BreakersOf(p)}
 }
 
 // NoPools reports that the cluster has no pools of connections, so that no request to it is sent.

@@ -32,14 +32,14 @@ type Load interface {
 // Loads are those of all accounts and clusters.
 type Loads interface {
 	// Of is that of an account's requests to a cluster; nil for a cluster that the fast path does not know.
-	Of(cluster string, account workload.ID) Load
+	Of(cluster model.ClusterKey, account workload.ID) Load
 	// Fullest is how many requests to a cluster that account has in flight that has most, at this moment.
-	Fullest() func(cluster string) uint32
+	Fullest() func(cluster model.ClusterKey) uint32
 }
 
 // gateKey names the gates of a cluster and priority.
 type gateKey struct {
-	cluster  string
+	cluster  model.ClusterKey
 	priority model.Priority
 }
 
@@ -49,7 +49,7 @@ type CircuitBreakers struct {
 
 	mu       sync.Mutex               // guards the rest
 	accounts map[workload.ID]*account // that have gates
-	tallies  map[string]*Tally
+	tallies  map[model.ClusterKey]*Tally
 }
 
 // account has the gates of one.
@@ -62,11 +62,11 @@ type account struct {
 // NewCircuitBreakers returns those of clusters whose requests loads count; where it has none, for another priority than the default one, and where loads is nil,
 // the fast path counts nothing.
 func NewCircuitBreakers(loads Loads) *CircuitBreakers {
-	return &CircuitBreakers{loads: loads, accounts: map[workload.ID]*account{}, tallies: map[string]*Tally{}}
+	return &CircuitBreakers{loads: loads, accounts: map[workload.ID]*account{}, tallies: map[model.ClusterKey]*Tally{}}
 }
 
 // Tally is the cluster's; the first call makes it.
-func (g *CircuitBreakers) Tally(cluster string) *Tally {
+func (g *CircuitBreakers) Tally(cluster model.ClusterKey) *Tally {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.tallies[cluster] == nil {
@@ -116,17 +116,17 @@ func (g *CircuitBreakers) gatesOf(key gateKey) (list []*gate) {
 }
 
 // Sweep forgets accounts that have no request here, and what limits of clusters have done that are not there any more.
-func (g *CircuitBreakers) Sweep(exists func(cluster string) bool) {
+func (g *CircuitBreakers) Sweep(exists func(cluster model.ClusterKey) bool) {
 	for _, id := range g.sweepTallies(exists) {
 		g.sweepGates(id)
 	}
 }
 
 // sweepTallies returns whose gates are to be swept.
-func (g *CircuitBreakers) sweepTallies(exists func(cluster string) bool) []workload.ID {
+func (g *CircuitBreakers) sweepTallies(exists func(cluster model.ClusterKey) bool) []workload.ID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	maps.DeleteFunc(g.tallies, func(cluster string, _ *Tally) bool { return !exists(cluster) })
+	maps.DeleteFunc(g.tallies, func(cluster model.ClusterKey, _ *Tally) bool { return !exists(cluster) })
 	return slices.Collect(maps.Keys(g.accounts))
 }
 

@@ -86,13 +86,13 @@ func TestTheEndOfARequestLetsPassItsOwnAccount(t *testing.T) {
 		passed <- leave
 	}()
 	await.Quiet(t, func() string {
-		if _, waiting := g.Counts("c", model.PriorityDefault); waiting == 0 {
+		if _, waiting := g.Counts(model.SharedCluster("c"), model.PriorityDefault); waiting == 0 {
 			return "no request waits"
 		}
 		return ""
 	})
 	first()
-	gate := g.locked(gateKey{"c", model.PriorityDefault}, other)
+	gate := g.locked(gateKey{model.SharedCluster("c"), model.PriorityDefault}, other)
 	gate.passLocked(gate.load())
 	if len(gate.waiting) != 1 {
 		t.Error("a request passes where its account has as many as it may")
@@ -100,7 +100,7 @@ func TestTheEndOfARequestLetsPassItsOwnAccount(t *testing.T) {
 	gate.mu.Unlock()
 	its()
 	(<-passed)()
-	if active, waiting := g.Counts("c", model.PriorityDefault); active != 0 || waiting != 0 {
+	if active, waiting := g.Counts(model.SharedCluster("c"), model.PriorityDefault); active != 0 || waiting != 0 {
 		t.Errorf("%d in flight, %d waiting at the end", active, waiting)
 	}
 }
@@ -119,7 +119,7 @@ func TestTheGatesOfAnAccountShareTheirLooks(t *testing.T) {
 	for i := range 20 {
 		// What comes behind a sweep, of an account with requests in flight and none that waits, shares with what was there.
 		if i == 1 {
-			g.Sweep(func(string) bool { return true })
+			g.Sweep(func(model.ClusterKey) bool { return true })
 		}
 		c.Name = fmt.Sprint(i)
 		leave, err := g.Admission(hostile, model.PriorityDefault, c).Enter(t.Context())
@@ -136,7 +136,7 @@ func TestTheGatesOfAnAccountShareTheirLooks(t *testing.T) {
 	mustPoll := func(id workload.ID, want int64) {
 		t.Helper()
 		await.Quiet(t, func() string {
-			if got := g.of(gateKey{"0", model.PriorityDefault}, id).account.polling.Load(); got != want {
+			if got := g.of(gateKey{model.SharedCluster("0"), model.PriorityDefault}, id).account.polling.Load(); got != want {
 				return fmt.Sprintf("%d gates of account %d look, want %d", got, id, want)
 			}
 			return ""
@@ -174,7 +174,7 @@ func TestSweepsLoseNoCount(t *testing.T) {
 					return
 				}
 				add(1)
-				g.Sweep(func(string) bool { return true })
+				g.Sweep(func(model.ClusterKey) bool { return true })
 				add(-1)
 				leave()
 			}
@@ -185,7 +185,7 @@ func TestSweepsLoseNoCount(t *testing.T) {
 		t.Errorf("%d in flight at once, the limit is %d", most, limit)
 	}
 	await.Quiet(t, func() string {
-		g.Sweep(func(string) bool { return true })
+		g.Sweep(func(model.ClusterKey) bool { return true })
 		if breakers, _ := g.Len(); breakers != 0 {
 			return fmt.Sprintf("%d gates are left", breakers)
 		}

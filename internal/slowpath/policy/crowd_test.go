@@ -18,14 +18,16 @@ type stuckLoads struct {
 	proceed chan struct{}
 }
 
-func (l *stuckLoads) Of(_ string, account workload.ID) Load {
+func (l *stuckLoads) Of(_ model.ClusterKey, account workload.ID) Load {
 	if account == l.account {
 		return stuckLoad{&ownLoad{}, l}
 	}
 	return nil
 }
 
-func (l *stuckLoads) Fullest() func(string) uint32 { return func(string) uint32 { return 0 } }
+func (l *stuckLoads) Fullest() func(model.ClusterKey) uint32 {
+	return func(model.ClusterKey) uint32 { return 0 }
+}
 
 type stuckLoad struct {
 	*ownLoad
@@ -61,7 +63,7 @@ func TestACrowdAtOneGateKeepsNoOtherWaiting(t *testing.T) {
 				others <- err
 				return
 			}
-			g.Sweep(func(string) bool { return true })
+			g.Sweep(func(model.ClusterKey) bool { return true })
 			runtime.Gosched()
 		}
 		others <- nil
@@ -83,7 +85,7 @@ func TestACrowdAtOneGateKeepsNoOtherWaiting(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	g.Sweep(func(string) bool { return true })
+	g.Sweep(func(model.ClusterKey) bool { return true })
 	if breakers, _ := g.Len(); breakers != 0 {
 		t.Errorf("%d gates are left at the end, want none", breakers)
 	}

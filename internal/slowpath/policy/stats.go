@@ -26,12 +26,12 @@ func (t *Tally) AttemptStalled() { t.tryIdle.Add(1) }
 
 // Stats are Envoy's statistics of a cluster's circuit breakers, retries and timeouts, by their names below cluster.<name>, as they are at this moment.
 func (g *CircuitBreakers) Stats() func(c *model.Cluster) map[string]uint64 {
-	fullest := func(string) uint32 { return 0 }
+	fullest := func(model.ClusterKey) uint32 { return 0 }
 	if g.loads != nil {
 		fullest = g.loads.Fullest()
 	}
 	return func(c *model.Cluster) map[string]uint64 {
-		t := g.Tally(c.Name)
+		t := g.Tally(c.Key())
 		stats := map[string]uint64{
 			"upstream_rq_active_overflow":      t.active.Load(),
 			"upstream_rq_pending_overflow":     t.pending.Load(),
@@ -43,9 +43,9 @@ func (g *CircuitBreakers) Stats() func(c *model.Cluster) map[string]uint64 {
 			"upstream_rq_per_try_timeout":      t.tryTimeouts.Load(),
 			"upstream_rq_per_try_idle_timeout": t.tryIdle.Load(),
 		}
-		accounts := append(g.uses(c.Name, model.PriorityDefault), use{active: uint64(fullest(c.Name))})
+		accounts := append(g.uses(c.Key(), model.PriorityDefault), use{active: uint64(fullest(c.Key()))})
 		addBreakers(stats, c.BreakersOf(model.PriorityDefault), accounts, "circuit_breakers.default.")
-		addBreakers(stats, c.BreakersOf(model.PriorityHigh), append(g.uses(c.Name, model.PriorityHigh), use{}), "circuit_breakers.high.")
+		addBreakers(stats, c.BreakersOf(model.PriorityHigh), append(g.uses(c.Key(), model.PriorityHigh), use{}), "circuit_breakers.high.")
 		return stats
 	}
 }
@@ -54,7 +54,7 @@ func (g *CircuitBreakers) Stats() func(c *model.Cluster) map[string]uint64 {
 type use struct{ active, waiting, retries uint64 }
 
 // uses are those of accounts with requests here.
-func (g *CircuitBreakers) uses(cluster string, p model.Priority) (list []use) {
+func (g *CircuitBreakers) uses(cluster model.ClusterKey, p model.Priority) (list []use) {
 	for _, gate := range g.gatesOf(gateKey{cluster, p}) {
 		list = append(list, gate.use())
 	}
@@ -89,7 +89,7 @@ func addBreakers(stats map[string]uint64, b model.Breakers, accounts []use, pref
 }
 
 // Counts are how many requests to a cluster with that priority are in flight, and how many wait, of accounts with requests here.
-func (g *CircuitBreakers) Counts(cluster string, p model.Priority) (active, waiting uint64) {
+func (g *CircuitBreakers) Counts(cluster model.ClusterKey, p model.Priority) (active, waiting uint64) {
 	for _, has := range g.uses(cluster, p) {
 		active += has.active
 		waiting += has.waiting

@@ -61,7 +61,7 @@ func TestAnswersThatAreRefusedBlockNothing(t *testing.T) {
 			if got := len(r.refused); got != waiting {
 				t.Errorf("%s: %d answers wait, want %d", when, got, waiting)
 			}
-			if l, s := len(active.Cluster("large").Endpoints), len(active.Cluster("small").Endpoints); l != large || s != small {
+			if l, s := len(active.Cluster(model.SharedCluster("large")).Endpoints), len(active.Cluster(model.SharedCluster("small")).Endpoints); l != large || s != small {
 				t.Errorf("%s: %d and %d endpoints are in force, want %d and %d", when, l, s, large, small)
 			}
 		}

@@ -91,7 +91,7 @@ func (w *world) load(cfg *model.Config) error {
 		return err
 	}
 	for _, c := range r.Clusters() {
-		w.clusters[c.Index] = c.Name
+		w.clusters[c.Index] = c.Key.Name
 	}
 	return nil
 }
