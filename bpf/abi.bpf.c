@@ -55,6 +55,7 @@ SHARED(explanation);
 SHARED_ENUM(limits);
 SHARED_ENUM(no_limit);
 SHARED_ENUM(load_sizes);
+SHARED_ENUM(views);
 SHARED_ENUM(verdict);
 SHARED_ENUM(table_flags);
 SHARED_ENUM(route_flags);

@@ -128,6 +128,7 @@ static __always_inline __u32 *connect_captured(const struct listener_key *key)
 {
 	struct capture_key k = {
 		.prefix_len = 8 * (sizeof(k) - sizeof(k.prefix_len)),
+		.view = key->view,
 		.port = bpf_htons(key->port),
 		.family = bpf_htons(addr_is_v4(key->addr) ? 4 : 6),
 	};
@@ -144,13 +145,12 @@ static __always_inline __u32 *connect_captured(const struct listener_key *key)
 	return listener;
 }
 
-/* The listener of a destination, in Envoy's order: the one at the address, then those at 0.0.0.0 or ::. */
-static __always_inline __u32 *connect_listener(const struct listener_key *key)
+/* The listener of a destination in one view, in Envoy's order: the one at the address, then those at 0.0.0.0 or ::. */
+static __always_inline __u32 *connect_listener_in(const struct listener_key *key, const struct control *c)
 {
 	__u32 *listener = bpf_map_lookup_elem(&vips, key);
-	struct control *c = control_at(0);
 
-	if (listener || !c || !c->captures)
+	if (listener || !c->captures)
 		return listener;
 	return connect_captured(key);
 }
@@ -167,13 +167,59 @@ static __always_inline void connect_note_tenant(struct psock *ps)
 
 /* Where a connection of ours goes. */
 struct connect_target {
+	/* Of the network namespace. */
+	__u64 netns;
 	struct anchor_ports *ports;
 	/* Instead of those, unless it is NULL. */
 	struct endpoint_address *endpoint;
 };
 
+static __always_inline void connect_find_anchors(struct bpf_sock_addr *ctx, struct connect_target *to)
+{
+	to->netns = bpf_get_netns_cookie(ctx);
+	to->ports = bpf_map_lookup_elem(&anchors, &to->netns);
+}
+
+/* The listener of a destination where network namespaces have views: that of the namespace's view. A namespace that is not known, or is left
+ * alone, has no view: what is found for it is whether any view has the destination, by which it is reported, counted or refused. */
+static __always_inline __u32 *connect_listener_seen(struct listener_key *key, const struct control *c,
+						    struct anchor_ports *ports)
+{
+	int is_served = ports && !is_left_alone(ports);
+	__u32 *listener;
+
+	if (is_served)
+		key->view = ports->view;
+	listener = connect_listener_in(key, c);
+	if (listener || is_served)
+		return listener;
+	key->view = VIEW_ANY;
+	return connect_listener_in(key, c);
+}
+
+/* The listener of a destination. The target has the namespace's anchors in any case if there is one: they are looked up once, since they may
+ * come, or go, meanwhile. */
+static __always_inline __u32 *connect_listener(struct bpf_sock_addr *ctx, struct listener_key *key,
+					       struct connect_target *to)
+{
+	struct control *c = control_at(0);
+	__u32 *listener;
+
+	if (!c)
+		return 0;
+	if (c->views) {
+		connect_find_anchors(ctx, to);
+		return connect_listener_seen(key, c, to->ports);
+	}
+	/* Most connections of a host are to no service address: they are spared the look-up. */
+	listener = connect_listener_in(key, c);
+	if (listener)
+		connect_find_anchors(ctx, to);
+	return listener;
+}
+
 /* Decides whether this connection is ours; if so the socket's state is ready and the target says where to send it. */
-static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, const struct listener_key *key,
+static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, struct listener_key *key,
 						   struct connect_target *to)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -181,7 +227,6 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	__u32 *listener, again;
 	struct psock *ps;
 	enum verdict v;
-	__u64 netns;
 
 	/* First: behind this no program finds the lease, and begins to move more. */
 	if (sk)
@@ -192,21 +237,19 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, co
 	}
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
 		return VERDICT_CONNECT_OTHER;
-	listener = connect_listener(key);
+	listener = connect_listener(ctx, key, to);
 	if (!listener)
 		return VERDICT_CONNECT_OTHER;
 	v = connect_allowed();
 	if (v == VERDICT_CONNECT_OTHER)
 		return v;
-	netns = bpf_get_netns_cookie(ctx);
-	to->ports = bpf_map_lookup_elem(&anchors, &netns);
 	/* That one is also when the daemon is down, and connections of others are refused. */
 	if (is_left_alone(to->ports))
 		return VERDICT_CONNECT_LEFT_ALONE;
 	if (v != VERDICT_CONNECT_INTERCEPTED)
 		return v;
 	if (!to->ports) {
-		connect_report(netns);
+		connect_report(to->netns);
 		return VERDICT_CONNECT_NO_ANCHOR;
 	}
 	/* A namespace without IPv6 has no listener for it. */

@@ -196,10 +196,10 @@ struct control {
 	__u32 daemon_tgid;
 	/* Non-zero: no new connection is intercepted. Writer: daemon. */
 	__u32 draining;
-	/* The value of `arrived` at which EVENT_ARRIVED is raised. Writer: daemon. */
-	__u32 accept_at;
 	/* How many entries `captures` has. Writer: daemon. */
 	__u32 captures;
+	/* Non-zero: network namespaces may have views. Set before the first that has one, and before the first listener of one. Writer: daemon. */
+	__u32 views;
 	/* CLOCK_MONOTONIC of the last EVENT_GUARD of each kind: more often than GUARD_EVENT_NS they are counted only. Writers:
 	 * programs. */
 	__u64 guard_ns[GUARD_COUNT];
@@ -209,8 +209,10 @@ struct control {
 	__u32 guarded;
 	/* How many connections all accounts may have together; 0: any number, and each account likewise. Writer: daemon. */
 	__u32 max_connections;
+	/* The value of `arrived` at which EVENT_ARRIVED is raised. Writer: daemon. */
+	__u32 accept_at;
 	/* So that what follows is not in the cache line of what every connect reads. */
-	__u32 reserved[10];
+	__u32 reserved[9];
 	/* p-socks since the daemon last accepted. Writers: sock_ops; the daemon, which sets it to 0. */
 	__u32 arrived;
 	/* Those of all accounts, and of accounts that are no more. Writers: connect programs, sock_ops, release program. */
@@ -228,8 +230,16 @@ struct account {
 	__u64 program_ns;
 };
 
+/* Numbers of views. A view is the configuration that a workload sees: its service addresses, and their routes. 0 is the shared one. */
+enum views {
+	/* In keys of `vips` and `captures`: every address that a view other than 0 has, for network namespaces that have no view. */
+	VIEW_ANY = 0xffffffff,
+};
+
 /* Where the connections of one network namespace are really sent, by its cookie. Several, so that short connections to
- * many services do not crowd the source ports of one address. Where all are 0 the namespace is known, and not served. */
+ * many services do not crowd the source ports of one address. Where all are 0 the namespace is known, and not served.
+ * A change of the view alone is written into the entry: a hash exchanges an entry by another one, and a look-up can miss both. All else is
+ * exchanged with the entry: a program could see half of what is written into it. */
 struct anchor_ports {
 	__u16 port4[ANCHOR_PORTS];
 	__u16 port6[ANCHOR_PORTS];
@@ -237,6 +247,10 @@ struct anchor_ports {
 	__u32 workload;
 	/* Key of `accounts`. */
 	__u32 account;
+	/* 0 where the namespace is not served. Below 256: one byte changes, so that no program sees half of a change. */
+	__u32 view;
+	/* The daemon's alone: with it the kernel writes in place. */
+	struct bpf_spin_lock lock;
 };
 
 /* A service address. */
@@ -246,13 +260,16 @@ struct listener_key {
 	/* 0, except in the daemon: for many addresses, which are in `captures`, how many leading bits of them count, and 1. Port 0 is any
 	 * then. */
 	__u16 bits;
-	__u16 reserved[2];
+	/* Whose address it is, or VIEW_ANY. */
+	__u32 view;
 };
 
 /* Destinations by port and beginning of the address. */
 struct capture_key {
-	/* Of what follows, in bits. */
+	/* Of what follows, in bits: of view, port and family all count. */
 	__u32 prefix_len;
+	/* As in listener_key. */
+	__u32 view;
 	/* Network order; 0 is any port. */
 	__u16 port;
 	/* Network order, 4 or 6: what is for all addresses is for those of one family. */

@@ -149,13 +149,13 @@ SHARED_PAGES(schedules, turn, 8192, 262144)
 /* What group.table points into. Mapped by the daemon. Writer: reconcile. Reader: request program. */
 SHARED_PAGES(hash_places, hash_place, 8192, 524288)
 
-/* Service addresses. Writer: reconcile. Readers: connect programs. */
+/* Service addresses of all views. Writer: reconcile. Readers: connect programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct listener_key);
 	__type(value, __u32);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 32768);
 } vips SEC(".maps");
 
 /* Destinations that are nobody's own service address: listeners at 0.0.0.0 or ::, for one port or for any. The longest prefix wins, and one with
@@ -165,7 +165,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct capture_key);
 	__type(value, __u32);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 32768);
 } captures SEC(".maps");
 
 /* Destinations that `captures` does not hold for, whatever it says. Writer: daemon, at its start. Readers: connect programs. */

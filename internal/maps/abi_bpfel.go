@@ -27,6 +27,11 @@ type abiAnchorPorts struct {
 	Port6    [8]uint16
 	Workload uint32
 	Account  uint32
+	View     uint32
+	Lock     struct {
+		_   structs.HostLayout
+		Val uint32
+	}
 }
 
 type abiAskedField struct {
@@ -86,6 +91,7 @@ type abiCandidates struct {
 type abiCaptureKey struct {
 	_         structs.HostLayout
 	PrefixLen uint32
+	View      uint32
 	Port      uint16
 	Family    uint16
 	Addr      [16]uint8
@@ -146,13 +152,14 @@ type abiControl struct {
 	HeartbeatNs    uint64
 	DaemonTgid     uint32
 	Draining       uint32
-	AcceptAt       uint32
 	Captures       uint32
+	Views          uint32
 	GuardNs        [6]uint64
 	NamespaceNs    uint64
 	Guarded        uint32
 	MaxConnections uint32
-	Reserved       [10]uint32
+	AcceptAt       uint32
+	Reserved       [9]uint32
 	Arrived        uint32
 	Connections    uint32
 }
@@ -362,11 +369,11 @@ type abiListener struct {
 }
 
 type abiListenerKey struct {
-	_        structs.HostLayout
-	Addr     [16]uint8
-	Port     uint16
-	Bits     uint16
-	Reserved [2]uint16
+	_    structs.HostLayout
+	Addr [16]uint8
+	Port uint16
+	Bits uint16
+	View uint32
 }
 
 type abiLoad struct {
@@ -849,6 +856,12 @@ type abiVhost struct {
 	Lengths uint64
 }
 
+type abiViews uint32
+
+const (
+	abiViewsVIEW_ANY abiViews = 4294967295
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -927,6 +940,7 @@ const (
 	abiVarSharedValueKey        = "shared_value_key"
 	abiVarSharedVerdict         = "shared_verdict"
 	abiVarSharedVhost           = "shared_vhost"
+	abiVarSharedViews           = "shared_views"
 )
 
 // loadAbi returns the embedded CollectionSpec for abi.
@@ -1057,6 +1071,7 @@ type abiVariableSpecs struct {
 	SharedValueKey        *ebpf.VariableSpec `ebpf:"shared_value_key"`
 	SharedVerdict         *ebpf.VariableSpec `ebpf:"shared_verdict"`
 	SharedVhost           *ebpf.VariableSpec `ebpf:"shared_vhost"`
+	SharedViews           *ebpf.VariableSpec `ebpf:"shared_views"`
 }
 
 // abiObjects contains all objects after they have been loaded into the kernel.
@@ -1163,6 +1178,7 @@ type abiVariables struct {
 	SharedValueKey        *ebpf.Variable `ebpf:"shared_value_key"`
 	SharedVerdict         *ebpf.Variable `ebpf:"shared_verdict"`
 	SharedVhost           *ebpf.Variable `ebpf:"shared_vhost"`
+	SharedViews           *ebpf.Variable `ebpf:"shared_views"`
 }
 
 // abiPrograms contains all programs after they have been loaded into the kernel.

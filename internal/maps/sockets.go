@@ -38,7 +38,7 @@ type Sockets struct {
 // NewSockets wraps the kernel's maps.
 func NewSockets(anchors, accounts, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
 	return &Sockets{
-		Anchors:    bpfmap.NewTable[uint64, AnchorPorts]("anchors", anchors),
+		Anchors:    newAnchors(anchors),
 		Accounts:   bpfmap.NewTable[uint32, Account]("accounts", accounts),
 		Conns:      bpfmap.NewTable[ConnKey, ConnRecord]("conns", conns),
 		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),
