@@ -138,7 +138,7 @@ func (b *Bound) Listen() error {
 	if err := unix.Listen(b.fd, backlog); err != nil {
 		return os.NewSyscallError("listen", err)
 	}
-	return b.set.poller.WatchAlways(b.fd, b)
+	return b.watch(b.acceptAll)
 }
 
 // Open is how many connections are open that have come this way.
@@ -198,20 +198,15 @@ func (b *Bound) leave() bool {
 	return !was
 }
 
-func (b *Bound) closeSocket() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closeLocked()
-}
-
-// Ready implements poller.Handler: it accepts a portion of what is there. The poller calls again for the rest, when others have had their turn.
-func (b *Bound) Ready() { b.accept(sweepPortion) }
+// acceptAll accepts what waits. The tenants of the connections are known when they have been accepted: to accept them waits for none.
+func (b *Bound) acceptAll() { b.inPortions(&shares.Ticket{}, b.accept) }
 
 // accept is acceptLocked.
-func (b *Bound) accept(most int) {
+func (b *Bound) accept(most int) (accepted int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.acceptLocked(most, all, b.accepted)
+	accepted, _ = b.acceptLocked(most, all, b.accepted)
+	return accepted
 }
 
 // accepted takes charge of a connection. Its number is the cookie of the daemon's own socket, which no p-sock has.

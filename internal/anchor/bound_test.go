@@ -5,7 +5,6 @@ package anchor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -262,28 +261,6 @@ func TestBoundIsAssignedToAnotherListener(t *testing.T) {
 	if one, two := await.Next(t, served, "session"), await.Next(t, served, "session"); one != testListener || two != other {
 		t.Errorf("served by listeners %d and %d, want %d and %d", one, two, testListener, other)
 	}
-}
-
-// The poller serves all sockets on one goroutine: who connects again and again must not keep it from the others.
-func TestConnectionsThatWaitAreAcceptedInPortions(t *testing.T) {
-	const waiting = 3 * sweepPortion
-	r := newRig(t, setup{slowPathOnly: true, serve: echo})
-	b, address := r.bind(BoundTo{Listener: testListener})
-	must(t, unix.Listen(b.fd, waiting)) // nobody is told of them
-	for range waiting {
-		r.reach(address)
-	}
-	b.Ready()
-	if n := b.Open(); n != sweepPortion {
-		t.Errorf("%d of %d connections were accepted at once, want %d", n, waiting, sweepPortion)
-	}
-	must(t, r.s.poller.WatchAlways(b.fd, b))
-	await.Quiet(t, func() string {
-		if n := b.Open(); n < waiting {
-			return fmt.Sprintf("%d of %d connections are accepted", n, waiting)
-		}
-		return ""
-	})
 }
 
 func TestCloseAcceptsAllThatWait(t *testing.T) {

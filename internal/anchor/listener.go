@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -32,15 +31,6 @@ func backlogOf(w *workload.Workload) int {
 		return backlog
 	}
 	return backlogOfWorkload
-}
-
-// queue is a listening socket, with the connections that wait there.
-type queue struct {
-	set *Set
-	fd  int
-
-	mu     sync.Mutex
-	closed bool // guarded by mu
 }
 
 // listener accepts the connections of one address family, of one workload.
@@ -110,7 +100,7 @@ func (s *Set) watchListener(l *listener) error {
 	if s.cfg.FastPath {
 		return nil
 	}
-	if err := s.poller.Watch(l.fd, l); err != nil {
+	if err := l.watch(l.acceptAll); err != nil {
 		return errors.Join(err, s.ready.remove(l))
 	}
 	return nil
@@ -194,41 +184,6 @@ func (s *Set) acceptBy(accept func(*listener) (everything bool)) {
 	}
 }
 
-// Ready implements poller.Handler: it has what is there accepted.
-func (l *listener) Ready() {
-	s := l.set
-	s.Go(func() {
-		defer l.rearm()
-		refused := s.refusals.Load()
-		l.acceptAll()
-		if s.refusals.Load() != refused {
-			s.awaitDescriptors()
-		}
-	})
-}
-
-// refusedPause is between two attempts to accept where there are no descriptors: the poller tells at once of what waits still.
-const refusedPause = 10 * time.Millisecond
-
-func (s *Set) awaitDescriptors() {
-	select {
-	case <-s.ctx.Done():
-	case <-time.After(refusedPause):
-	}
-}
-
-// rearm has the poller tell of the next connection.
-func (l *listener) rearm() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return
-	}
-	if err := l.set.poller.Rearm(l.fd); err != nil {
-		l.set.cfg.Logger.Error("watch for connections", "err", err)
-	}
-}
-
 // ticket is that of the workload's tenant. Those of the host's connections are known when they have been accepted: to accept them waits for none.
 func (l *listener) ticket() *shares.Ticket {
 	if l.workload.ID == workload.Host {
@@ -237,19 +192,12 @@ func (l *listener) ticket() *shares.Ticket {
 	return l.set.cfg.Scheduler.Ticket(tenantOf(l.workload, shares.Path{}))
 }
 
-// acceptAll accepts what waits, in portions, at the expense of the workload's tenant.
+// acceptAll accepts what waits, at the expense of the workload's tenant.
 func (l *listener) acceptAll() {
-	ticket := l.ticket()
-	defer ticket.Yield()
-	for {
-		ticket.Reschedule()
-		if accepted, _ := l.accept(sweepPortion, all); accepted < sweepPortion {
-			return
-		}
-		// Others have the tenant's time meanwhile.
-		ticket.Yield()
-		l.set.breathe()
-	}
+	l.inPortions(l.ticket(), func(most int) int {
+		accepted, _ := l.accept(most, all)
+		return accepted
+	})
 }
 
 // acceptSoon is acceptAll in a goroutine, of which each listener has one at most. Once the set closes it does nothing.
@@ -288,30 +236,6 @@ func (l *listener) acceptHeld(most, mostOpen int) (accepted, open int) {
 	return l.acceptLocked(most, mostOpen, func(fd int, peer netip.AddrPort) bool { return l.set.accepted(fd, peer, l) })
 }
 
-// acceptLocked hands over so many connections at most, and stops behind so many that their clients still have, as take reports. It returns how
-// many it has accepted, and how many of them their clients have. Fewer than most, and fewer open ones than mostOpen: there are no more. The caller
-// holds mu.
-func (q *queue) acceptLocked(most, mostOpen int, take func(fd int, peer netip.AddrPort) (open bool)) (accepted, open int) {
-	var peer unix.RawSockaddrAny
-	for !q.closed && accepted < most && open < mostOpen {
-		fd, err := poller.AcceptNow(q.fd, &peer)
-		switch {
-		case err == nil:
-			accepted++
-			if take(fd, rawAddrPort(&peer)) {
-				open++
-			}
-		case errors.Is(err, unix.ECONNABORTED), errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINVAL):
-			return accepted, open // EINVAL: it does not listen yet
-		default:
-			q.set.acceptFailed(err)
-			return accepted, open
-		}
-	}
-	return accepted, open
-}
-
 func (l *listener) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,16 +245,6 @@ func (l *listener) close() error {
 // closeHeld is close. The caller holds mu.
 func (l *listener) closeHeld() error {
 	return errors.Join(l.set.ready.remove(l), l.closeLocked())
-}
-
-// closeLocked closes the socket, once. The caller holds mu.
-func (q *queue) closeLocked() error {
-	if q.closed {
-		return nil
-	}
-	q.closed = true
-	q.set.poller.Remove(q.fd)
-	return unix.Close(q.fd)
 }
 
 func addrPort(sa unix.Sockaddr) netip.AddrPort {

@@ -126,33 +126,6 @@ func TestLookEndsWithoutDescriptors(t *testing.T) {
 	r.mustHave(1, 0)
 }
 
-// As long as there are no descriptors the poller would tell of a connection without end.
-func TestAcceptingPausesWithoutDescriptors(t *testing.T) {
-	r := newRig(t, setup{slowPathOnly: true})
-	its, _ := r.s.listenersOf(r.cfg.Own)
-	for _, l := range its {
-		l.mu.Lock()
-	}
-	c := r.dial()
-	release := useDescriptorsUp(t)
-	began := time.Now()
-	for _, l := range its {
-		l.mu.Unlock()
-	}
-	await.Quiet(t, func() string {
-		if n := r.s.refusals.Load(); n < 3 {
-			return fmt.Sprintf("%d connections are refused, want 3", n)
-		}
-		return ""
-	})
-	// Each pause lasts as long at least, whatever else runs.
-	if n, most := r.s.refusals.Load(), uint64(time.Since(began)/refusedPause)+1; n > most {
-		t.Errorf("%d connections are refused in a time for %d", n, most)
-	}
-	release()
-	c.exchange("a request")
-}
-
 // AcceptNow says that whatever waited is in the books: a client that is not there by then has gone.
 func TestAcceptNowWaitsForThoseThatAccept(t *testing.T) {
 	r := prepare(t, setup{})

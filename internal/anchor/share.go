@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/limits"
+	"github.com/xlb-project/xlb/internal/shares"
 )
 
 // share lets another daemon have a bound socket, with the connections that wait there: a daemon that starts beside another one, and the one
@@ -21,12 +21,10 @@ import (
 // the address does. Who connects there, as the same user, gets both sockets: so every daemon that has them answers, and
 // the name lasts until the last of them has closed it, in whatever way it ends. That tells who leaves whether others stay.
 type share struct {
-	set   *Set
+	// queue is the Unix socket.
+	queue
 	name  string
 	bound int
-
-	mu sync.Mutex
-	fd int // the Unix socket; -1: it is closed. Guarded by mu
 }
 
 // shareVersion is the byte that comes with the sockets: what they are, and in which order.
@@ -59,11 +57,12 @@ func listenAt(name string) (fd int, err error) {
 
 // newShare offers a socket that no other daemon has.
 func (s *Set) newShare(b *Bound) (*share, error) {
-	sh := &share{set: s, name: shareName(b.address), bound: b.fd}
-	var err error
-	if sh.fd, err = listenAt(sh.name); err != nil {
+	name := shareName(b.address)
+	fd, err := listenAt(name)
+	if err != nil {
 		return nil, err
 	}
+	sh := &share{queue: queue{set: s, fd: fd}, name: name, bound: b.fd}
 	if err := sh.answer(); err != nil {
 		return nil, err
 	}
@@ -72,7 +71,7 @@ func (s *Set) newShare(b *Bound) (*share, error) {
 
 // answer begins to give the socket to those that ask.
 func (sh *share) answer() error {
-	if err := sh.set.poller.WatchAlways(sh.fd, sh); err != nil {
+	if err := sh.watch(sh.acceptAll); err != nil {
 		return errors.Join(err, unix.Close(sh.fd))
 	}
 	return nil
@@ -93,7 +92,7 @@ func (s *Set) takeBound(a netip.AddrPort) (*Bound, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take it from another daemon: %w", err)
 	}
-	b := &Bound{queue: queue{set: s, fd: bound}, address: a, share: &share{set: s, name: name, bound: bound, fd: fd}}
+	b := &Bound{queue: queue{set: s, fd: bound}, address: a, share: &share{queue: queue{set: s, fd: fd}, name: name, bound: bound}}
 	err = checkBound(bound, a)
 	if err == nil {
 		err = b.share.answer()
@@ -219,21 +218,25 @@ func rightsIn(control []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// Ready implements poller.Handler: it gives the sockets to those that ask.
-func (sh *share) Ready() {
+// acceptAll sends the sockets to those that ask.
+func (sh *share) acceptAll() { sh.inPortions(&shares.Ticket{}, sh.accept) }
+
+// accept is acceptLocked.
+func (sh *share) accept(most int) (accepted int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for sh.fd >= 0 {
-		conn, _, err := unix.Accept4(sh.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err != nil {
-			return // there is none, or another daemon has taken it; whatever else it is, the next look finds it
-		}
-		if isTrusted(conn) {
-			// Who has gone needs nothing.
-			_ = unix.Sendmsg(conn, []byte{shareVersion}, unix.UnixRights(sh.bound, sh.fd), nil, unix.MSG_NOSIGNAL)
-		}
-		unix.Close(conn)
+	accepted, _ = sh.acceptLocked(most, all, sh.sendTo)
+	return accepted
+}
+
+// sendTo sends the sockets to a daemon of the same user, or of root. The caller holds mu.
+func (sh *share) sendTo(conn int, _ netip.AddrPort) (open bool) {
+	if isTrusted(conn) {
+		// One that has gone needs nothing.
+		_ = unix.Sendmsg(conn, []byte{shareVersion}, unix.UnixRights(sh.bound, sh.fd), nil, unix.MSG_NOSIGNAL)
 	}
+	unix.Close(conn)
+	return false
 }
 
 // leave gives the name up, and reports whether another daemon has it still, and with it the socket. Of two that leave at one moment one finds
@@ -242,11 +245,7 @@ func (sh *share) leave() (others bool) {
 	if sh == nil {
 		return false
 	}
-	sh.mu.Lock()
-	sh.set.poller.Remove(sh.fd)
-	unix.Close(sh.fd)
-	sh.fd = -1
-	sh.mu.Unlock()
+	_ = sh.closeSocket()
 	fd, err := knock(sh.name)
 	if err != nil {
 		return false

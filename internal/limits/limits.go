@@ -107,7 +107,7 @@ var (
 	// Takeover hands a bound socket to a daemon that replaces this one.
 	Takeover = Row{
 		Name: "takeover of a socket", Side: Server, Whole: time.Second,
-		Made: []string{"internal/anchor.knock", "internal/anchor.listenAt", "internal/anchor.Ready"}, Trusted: "a daemon of the same user, by SO_PEERCRED",
+		Made: []string{"internal/anchor.knock", "internal/anchor.listenAt"}, Trusted: "a daemon of the same user, by SO_PEERCRED",
 	}
 	// NRI is the connection to a container runtime. Connect also bounds until the runtime has registered the plugin, Whole how long it is kept waiting for
 	// an answer.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handler is called on the poller's goroutine when its socket has something to say: it must not block. A
-// one-shot watch is over then, until Rearm.
+// Handler is called on the poller's goroutine when its socket has something to say: it must not block. The watch
+// is over then, until Rearm: a socket whose bytes, or connections, cannot be taken would have it called without end.
 type Handler interface {
 	Ready()
 }
@@ -67,11 +67,6 @@ const (
 // Watch calls h.Ready once when fd becomes readable, or its peer closes.
 func (p *Poller) Watch(fd int, h Handler) error {
 	return p.add(fd, h, readable)
-}
-
-// WatchAlways calls h.Ready whenever fd is readable.
-func (p *Poller) WatchAlways(fd int, h Handler) error {
-	return p.add(fd, h, unix.EPOLLIN)
 }
 
 // WatchClose calls h.Ready once when fd's peer closes. Bytes alone wake nobody.

@@ -205,7 +205,6 @@ func TestEveryWatchSeesAReset(t *testing.T) {
 	}{
 		{"Watch", (*Poller).Watch},
 		{"WatchClose", (*Poller).WatchClose},
-		{"WatchAlways", (*Poller).WatchAlways},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,25 +238,6 @@ func tcpPair(t *testing.T) (near, far int) {
 	near, _, err = unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 	must(t, err)
 	return near, far
-}
-
-func TestWatchAlwaysSpeaksWhileReadable(t *testing.T) {
-	p, s, r := newPoller(t), newPair(t), newRecorder()
-	// The third call takes the byte, and those after it take theirs.
-	must(t, p.WatchAlways(s.near, handlerFunc(func() {
-		if r.calls.Load() >= 2 {
-			_, _ = unix.Read(s.near, make([]byte, 1))
-		}
-		r.Ready()
-	})))
-	s.send(t)
-	for range 3 {
-		r.await(t, "readable socket")
-	}
-	settle(t, p)
-	r.mustHave(t, 3, "with nothing to read")
-	s.send(t)
-	r.await(t, "next byte, without Rearm")
 }
 
 func TestWatchOfWhatCannotBeWatchedFails(t *testing.T) {
@@ -374,7 +354,7 @@ func TestCloseEndsTheGoroutineAndKeepsTheSockets(t *testing.T) {
 	before := tcptest.Descriptors(t)
 	p, err := New()
 	must(t, err)
-	must(t, p.WatchAlways(s.near, r))
+	must(t, p.Watch(s.near, r))
 	for range 2 {
 		if err := p.Close(); err != nil {
 			t.Errorf("close: got %v, want nil", err)
