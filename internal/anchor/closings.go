@@ -38,41 +38,22 @@ func (w *closings) add(c *Conn) (first bool) {
 	return !ok
 }
 
-// held returns those of a tenant whose leases may run still, each once. Where no connection waits, the goroutine that closes them is to end: it reports false.
-func (w *closings) held(of shares.Path) (conns []*Conn, ok bool) {
+// next takes the first of a tenant's connections. It returns how many have waited, that one too, and those of them whose leases may run still, each once; these leases
+// end before the next call. Where none waits it returns nil, and the goroutine that closes them is to end.
+func (w *closings) next(of shares.Path) (first *Conn, waiting int, held []*Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.waiting[of]
-	if len(l.conns) == 0 {
+	waiting = len(l.conns)
+	if waiting == 0 {
 		delete(w.waiting, of)
-		return nil, false
+		return nil, 0, nil
 	}
-	conns = slices.Clone(l.conns[l.freed:])
-	l.freed = len(l.conns)
-	return conns, true
-}
-
-// count is how many of a tenant's wait.
-func (w *closings) count(of shares.Path) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l, ok := w.waiting[of]
-	if !ok {
-		return 0
-	}
-	return len(l.conns)
-}
-
-// take returns the first of a tenant's that held has returned.
-func (w *closings) take(of shares.Path) *Conn {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := w.waiting[of]
-	c := l.conns[0]
+	first, held = l.conns[0], slices.Clone(l.conns[l.freed:])
 	l.conns[0] = nil
 	l.conns = l.conns[1:]
-	l.freed--
-	return c
+	l.freed = len(l.conns)
+	return first, waiting, held
 }
 
 // closeSoon closes a connection that its client has left. It does not wait. Once the set closes, that closes all.
@@ -92,17 +73,17 @@ func (s *Set) closeAllOf(tenant shares.Path) {
 	ticket := s.cfg.Scheduler.Ticket(tenant)
 	defer ticket.Yield()
 	for {
-		held, ok := s.closings.held(tenant)
-		if !ok {
+		first, waiting, held := s.closings.next(tenant)
+		if first == nil {
 			return
 		}
 		for _, c := range held {
 			c.free()
 		}
-		if s.closings.count(tenant) <= manyClosings && s.ctx.Err() == nil {
+		if waiting <= manyClosings && s.ctx.Err() == nil {
 			ticket.Reschedule()
 		}
-		s.closings.take(tenant).closeLeft()
+		first.closeLeft()
 	}
 }
 
@@ -120,7 +101,7 @@ func (c *Conn) closeLeft() {
 	if c.closeUnused() {
 		return
 	}
-	// Who uses it may wait for the endpoint of a tunnel, whose lease has been ended.
+	// The goroutine that uses it may wait for the endpoint of a tunnel, whose lease has been ended.
 	c.spawn(c.close)
 }
 

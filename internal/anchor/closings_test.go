@@ -149,18 +149,18 @@ func TestEachClosingIsTakenOnce(t *testing.T) {
 		}
 		mu.Unlock()
 		for goesOn := true; goesOn; {
-			held, ok := w.held(of)
-			mu.Lock()
+			mu.Lock() // the next goroutine may begin as soon as this one is to end
+			c, _, held := w.next(of)
+			goesOn = c != nil
 			for _, c := range held {
 				freed[c]++
 			}
-			if ok {
-				taken[w.take(of)]++
+			if goesOn {
+				taken[c]++
 			} else {
 				takers[of]--
 			}
 			mu.Unlock()
-			goesOn = ok
 		}
 	}
 	for range adders {
@@ -285,6 +285,17 @@ func TestWhatClosingsHoldDoesNotWaitForTheirTenant(t *testing.T) {
 			}
 		})
 	}
+}
+
+// count is how many of a tenant's wait.
+func (w *closings) count(of shares.Path) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, ok := w.waiting[of]
+	if !ok {
+		return 0
+	}
+	return len(l.conns)
 }
 
 // awaitClosings waits until so many connections of clients are to be closed.
