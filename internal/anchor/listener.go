@@ -41,7 +41,7 @@ type listener struct {
 	port uint16
 	// limit is how many connections may wait there.
 	limit int
-	// calls is how often acceptSoon was called since its goroutine began; 0: no goroutine runs.
+	// calls is how often acceptInBackground was called since its goroutine began; 0: no goroutine runs.
 	calls atomic.Uint32
 }
 
@@ -200,8 +200,8 @@ func (l *listener) acceptAll() {
 	})
 }
 
-// acceptSoon is acceptAll in a goroutine, of which each listener has one at most. Once the set closes it does nothing.
-func (l *listener) acceptSoon() {
+// acceptInBackground is acceptAll in a goroutine, of which each listener has one at most. Once the set closes it does nothing.
+func (l *listener) acceptInBackground() {
 	if l.calls.Add(1) > 1 {
 		return
 	}

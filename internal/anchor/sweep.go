@@ -46,7 +46,7 @@ func (s *Set) acceptFew() {
 		if n, _ := l.accept(sweepPortion, all); n < sweepPortion {
 			return true
 		}
-		l.acceptSoon()
+		l.acceptInBackground()
 		return false
 	})
 }
@@ -90,7 +90,7 @@ func (s *Set) sweep() {
 // sweepEverything accepts all that waits at listeners of the host. Each other workload has a goroutine for its own: one with many connections keeps none waiting.
 func (s *Set) sweepEverything() {
 	for _, l := range s.ready.look() {
-		l.acceptSoon()
+		l.acceptInBackground()
 	}
 	for _, l := range *s.hostListeners.Load() {
 		l.acceptAll()

@@ -31,7 +31,7 @@ const (
 // unconfined are the functions that start a goroutine which does not recover from panics, and why: a reason for each.
 var unconfined = map[string][]string{
 	"internal/anchor/closings.go closeSoon":          {"each connection that it closes recovers"},
-	"internal/anchor/listener.go acceptSoon":         {servesAll},
+	"internal/anchor/listener.go acceptInBackground": {servesAll},
 	"internal/anchor/listener.go beginAccepting":     {servesAll},
 	"internal/anchor/queue.go Ready":                 {servesAll},
 	"internal/anchor/set.go Go":                      {"runs what it is given; those who call it are looked at"},
