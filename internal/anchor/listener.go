@@ -41,8 +41,9 @@ type listener struct {
 	port uint16
 	// limit is how many connections may wait there.
 	limit int
-	// calls is how often acceptInBackground was called since its goroutine began; 0: no goroutine runs.
-	calls atomic.Uint32
+	// calls is how often acceptInBackground was called since its goroutine began; 0: no goroutine runs. everything: that goroutine is to accept all.
+	calls      atomic.Uint32
+	everything atomic.Bool
 }
 
 // sockaddrOf is an address as system calls take it. An IPv4 address in IPv6 form is one of IPv4.
@@ -200,7 +201,14 @@ func (l *listener) acceptAll() {
 	})
 }
 
-// acceptInBackground is acceptAll in a goroutine, of which each listener has one at most. Once the set closes it does nothing.
+// acceptAllInBackground is acceptAll in the listener's goroutine.
+func (l *listener) acceptAllInBackground() {
+	l.everything.Store(true)
+	l.acceptInBackground()
+}
+
+// acceptInBackground is sweepOne in a goroutine, of which each listener has one at most: that waits for the workload's tenant, and no other does. Once the set
+// closes it does nothing.
 func (l *listener) acceptInBackground() {
 	if l.calls.Add(1) > 1 {
 		return
@@ -209,7 +217,11 @@ func (l *listener) acceptInBackground() {
 		for {
 			// What is called for from here on may be for a connection that comes behind the last look.
 			n := l.calls.Load()
-			l.acceptAll()
+			if l.everything.Swap(false) {
+				l.acceptAll()
+			} else {
+				l.set.sweepOne(l)
+			}
 			if l.calls.CompareAndSwap(n, 0) {
 				return
 			}

@@ -37,16 +37,15 @@ func (s *Set) acceptSoon() {
 	s.sweepSoon()
 }
 
-// acceptFew accepts what waits, but leaves to a goroutine what is more at one listener, and what one is accepting already: little may be what has come since.
+// acceptFew accepts what waits, but leaves to a listener's goroutine what is more there, and what comes while it accepts, also behind its last look.
 func (s *Set) acceptFew() {
 	s.acceptBy(func(l *listener) bool {
-		if l.calls.Load() > 0 {
-			return false
+		if l.calls.Load() == 0 {
+			if n, _ := l.accept(sweepPortion, all); n < sweepPortion {
+				return true
+			}
 		}
-		if n, _ := l.accept(sweepPortion, all); n < sweepPortion {
-			return true
-		}
-		l.acceptInBackground()
+		l.acceptAllInBackground()
 		return false
 	})
 }
@@ -69,51 +68,62 @@ func (s *Set) runSweeps() {
 	}
 }
 
-// sweep accepts all that waits, or makes room.
+// sweep accepts all that waits, or makes room. A workload other than the host has goroutines for its listeners: one with many connections, or whose tenant
+// has had its time, keeps no other waiting.
 func (s *Set) sweep() {
-	everything := s.sweepAll.Swap(false)
-	waiting := int(s.left.Load()) + int(atomic.SwapUint32(&s.cfg.Shared.Control.Arrived, 0))
-	if everything {
+	arrived := atomic.SwapUint32(&s.cfg.Shared.Control.Arrived, 0)
+	if s.sweepAll.Swap(false) {
 		s.left.Store(0)
 		s.sweepEverything()
 		return
 	}
-	for _, l := range *s.hostListeners.Load() {
-		waiting -= s.sweepOne(l, waiting)
-	}
-	for _, l := range s.ready.look() {
-		waiting -= s.sweepOne(l, waiting)
-	}
-	s.left.Store(int32(max(waiting, 0)))
-}
-
-// sweepEverything accepts all that waits at listeners of the host. Each other workload has a goroutine for its own: one with many connections keeps none waiting.
-func (s *Set) sweepEverything() {
+	s.left.Add(int32(arrived))
 	for _, l := range s.ready.look() {
 		l.acceptInBackground()
+	}
+	for _, l := range *s.hostListeners.Load() {
+		s.sweepOne(l)
+	}
+}
+
+// sweepEverything accepts all that waits.
+func (s *Set) sweepEverything() {
+	for _, l := range s.ready.look() {
+		l.acceptAllInBackground()
 	}
 	for _, l := range *s.hostListeners.Load() {
 		l.acceptAll()
 	}
 }
 
-// sweepOne accepts from one listener, while so many wait at all of them, and returns how many it has accepted.
-func (s *Set) sweepOne(l *listener, waiting int) (accepted int) {
+// sweepOne accepts from one listener, while so many wait at all of them.
+func (s *Set) sweepOne(l *listener) {
 	ticket := l.ticket()
 	defer ticket.Yield()
 	for open := 0; ; s.breathe() {
 		ticket.Reschedule()
 		mostOpen := all
 		// As many as this may still wait when the next event is raised.
-		if waiting-accepted <= int(s.acceptAt.Load()) {
+		if int(s.left.Load()) <= int(s.acceptAt.Load()) {
 			mostOpen = sweepOpen - open
 		}
 		n, o := l.accept(sweepPortion, mostOpen)
-		accepted, open = accepted+n, open+o
+		s.waitNoMore(n)
+		open += o
 		if n < sweepPortion || o >= mostOpen {
-			return accepted
+			return
 		}
 		ticket.Yield()
+	}
+}
+
+// waitNoMore takes connections that have been accepted from those left. Some of them may not have been counted yet.
+func (s *Set) waitNoMore(n int) {
+	for {
+		left := s.left.Load()
+		if s.left.CompareAndSwap(left, max(left-int32(n), 0)) {
+			return
+		}
 	}
 }
 

@@ -131,3 +131,19 @@ func (r *rig) dialFrom(from netip.AddrPort) *client {
 	defer func() { r.from = netip.AddrPort{} }()
 	return r.dial()
 }
+
+// The goroutine of a listener may have had its last look, and not ended.
+func TestFewThatComeBehindTheLastLookAreAccepted(t *testing.T) {
+	r := newStillRig(t)
+	its, _ := r.s.listenersOf(r.cfg.Own)
+	for _, l := range its {
+		l.calls.Store(1)
+	}
+	r.dial()
+	r.s.acceptFew()
+	for _, l := range its {
+		if l.calls.CompareAndSwap(1, 0) {
+			t.Error("the goroutine ends without another look")
+		}
+	}
+}
