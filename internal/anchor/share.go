@@ -247,9 +247,12 @@ func (sh *share) leave() (others bool) {
 	}
 	_ = sh.closeSocket()
 	fd, err := knock(sh.name)
-	if err != nil {
+	if errors.Is(err, errNoOtherDaemon) {
 		return false
 	}
-	unix.Close(fd)
+	if err == nil {
+		unix.Close(fd)
+	}
+	// Without a descriptor to find out by, another daemon may have it: to refuse connections there would end its service. Those that wait could not be accepted.
 	return true
 }

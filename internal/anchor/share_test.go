@@ -84,6 +84,25 @@ func TestSharedSocketKeepsThoseThatWait(t *testing.T) {
 	waiting.mustReceive("new")
 }
 
+// A daemon that leaves refuses further connections at its socket, which is that of the other daemon too.
+func TestSharedSocketGoesOnWhereItsFirstDaemonLacksDescriptors(t *testing.T) {
+	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
+	first, address := old.bind(BoundTo{Listener: testListener})
+	must(t, next.bindAt(address).Listen())
+	var before unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	// The descriptor of a socket that is closed cannot be used either.
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}))
+	if err := first.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	conn, err := net.DialTimeout("tcp", address, patience)
+	must(t, err)
+	defer conn.Close()
+	(&client{TCPConn: conn.(*net.TCPConn), t: t}).mustAnswer("new")
+}
+
 func TestSharedSocketStaysWithTheFirstDaemon(t *testing.T) {
 	old, next := newNamedRig(t, "old"), newNamedRig(t, "new")
 	first, address := old.bind(BoundTo{Listener: testListener})
