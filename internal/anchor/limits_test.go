@@ -43,17 +43,20 @@ func changingRig(t *testing.T, l Limits) (r *rig, change func(Limits)) {
 
 func TestIdleConnectionsClose(t *testing.T) {
 	const idle, drain = 80 * time.Millisecond, 60 * time.Millisecond
-	r := limitedRig(t, Limits{Idle: idle, Drain: drain})
-	// From before the time can have begun: this goroutine may wait for a processor.
+	r, change := changingRig(t, Limits{})
+	// From before the time can have begun: this goroutine may wait for a processor. The limit follows: to dial takes a connection that is open.
 	began := time.Now()
 	silent := r.dial()
+	change(Limits{Idle: idle, Drain: drain})
 	silent.mustEnd(io.EOF)
 	if took := time.Since(began); took < idle {
 		t.Errorf("a connection without a request has closed after %v, want %v", took, idle)
 	}
+	change(Limits{})
 	user := r.dial()
 	began = time.Now()
 	user.exchange("hello")
+	change(Limits{Idle: idle, Drain: drain})
 	user.mustEnd(io.EOF)
 	if took := time.Since(began); took < idle+drain {
 		t.Errorf("a connection that was used has closed after %v, want %v", took, idle+drain)
