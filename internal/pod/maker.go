@@ -2,7 +2,10 @@
 
 package pod
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // makerLevels is how many levels of cgroups below the root tell processes outside containers apart, as for the shares of the daemon's work.
 const makerLevels = 3
@@ -16,7 +19,7 @@ func MakerOfProcess(cgroups string, isRoots func(path string) bool) string {
 	if id, ok := ContainerOfProcess(cgroups); ok {
 		return MakerOf(id)
 	}
-	return "cgroup " + makersCgroup(pathOfVersion2(cgroups), isRoots)
+	return "cgroup " + makersCgroup(cmp.Or(CgroupOfProcess(cgroups), "/"), isRoots)
 }
 
 // MakerOf is MakerOfProcess of the processes of a pod, or of a container; empty: it knows neither.
@@ -30,14 +33,14 @@ func MakerOf(i Identity) string {
 	return ""
 }
 
-// pathOfVersion2 is the cgroup of version 2; the root where the process has no such cgroup.
-func pathOfVersion2(cgroups string) string {
+// CgroupOfProcess is the path of its cgroup of version 2; empty: it has no such cgroup.
+func CgroupOfProcess(cgroups string) string {
 	for line := range strings.Lines(cgroups) {
 		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
 			return strings.TrimSuffix(path, deleted)
 		}
 	}
-	return "/"
+	return ""
 }
 
 func makersCgroup(path string, isRoots func(path string) bool) string {

@@ -69,8 +69,8 @@ func (s *Set) joinOneNamed(a awaited) bool {
 	if own, err := s.finder.own(); err == nil && a.inode == own {
 		return false
 	}
-	if s.cfg.Labelled {
-		// A name says nothing of labels: the runtime, or the first process, does.
+	if s.cfg.Labelled || s.needsProcess() {
+		// A name says nothing of labels, nor of a cgroup: the runtime, or the first process, does.
 		return false
 	}
 	c := s.openNamed(a.named, makerOfName(a.path))

@@ -148,6 +148,9 @@ func (s *Set) begin(c *candidate, w *Workload) error {
 	if why := s.exclusion(w.pod); why != "" && !w.isCommanded {
 		return s.exclude(c, w, why)
 	}
+	if err := s.chooseView(w); err != nil {
+		return err
+	}
 	s.add(w)
 	if err := s.cfg.Join(w); err != nil {
 		s.forget(w)

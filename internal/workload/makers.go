@@ -87,17 +87,26 @@ func (s *Set) makerOf(inode netns.Inode, id int) (maker string, ok bool) {
 	if p, ok := s.podIn(inode); ok {
 		return makerOfPod(&p), true
 	}
-	if path := s.pathOf(inode); path != "" {
-		// The name may have gone since the last look, and the inode be that of another namespace.
-		if now, err := netns.InodeOf(path); err == nil && now == inode {
-			return makerOfName(path), true
-		}
+	if path := s.nameOf(inode); path != "" {
+		return makerOfName(path), true
 	}
 	cgroups, err := os.ReadFile(filepath.Join(s.finder.proc, strconv.Itoa(id), "cgroup"))
 	if err != nil {
 		return "", false
 	}
 	return pod.MakerOfProcess(string(cgroups), s.isRoots), true
+}
+
+// nameOf is pathOf of a namespace that has the name still: it may have gone since the last look, and the inode be that of another one.
+func (s *Set) nameOf(inode netns.Inode) string {
+	path := s.pathOf(inode)
+	if path == "" {
+		return ""
+	}
+	if now, err := netns.InodeOf(path); err != nil || now != inode {
+		return ""
+	}
+	return path
 }
 
 func makerOfPod(p *pod.Pod) string { return pod.MakerOf(p.Identity()) }

@@ -44,8 +44,9 @@ type Info struct {
 	Why string
 	// Identity is what is known of its pod or container.
 	Identity pod.Identity
-	// Account is the number by which it is counted, as that of Workload.
+	// Account is the number by which it is counted, and View what it sees, as those of Workload. A released one has the view that it had.
 	Account ID
+	View    uint32
 }
 
 var (
@@ -71,7 +72,7 @@ func (s *Set) List() []Info {
 func byNumber(a, b *Workload) int { return cmp.Compare(a.ID, b.ID) }
 
 func (s *Set) ownInfo() Info {
-	i := Info{ID: Host, Netns: s.cfg.Own.Netns, State: Served}
+	i := Info{ID: Host, Netns: s.cfg.Own.Netns, State: Served, View: s.cfg.Own.View()}
 	if s.cfg.NoOwn {
 		i.State = Released
 	}
@@ -89,7 +90,7 @@ func (s *Set) info(w *Workload) Info {
 
 // infoLocked describes a workload other than the own one. The caller holds mu.
 func (s *Set) infoLocked(w *Workload) Info {
-	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served, Why: w.why, Identity: w.Identity(), Account: w.Account()}
+	i := Info{ID: w.ID, Netns: w.Netns, Inode: w.inode.Number, PID: w.witness, Path: s.paths[w.inode], State: Served, Why: w.why, Identity: w.Identity(), Account: w.Account(), View: w.View()}
 	switch {
 	case s.released[w.Netns] == w && w.why != "":
 		i.State = Excluded
@@ -212,7 +213,9 @@ func (s *Set) takeBack(w *Workload, inode uint64) error {
 		s.again = nil
 		s.returnEntry(w)
 	default:
-		err = s.cfg.Announce(w)
+		if err = s.chooseView(w); err == nil {
+			err = s.cfg.Announce(w)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("serve it again: %w", err)

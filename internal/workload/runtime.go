@@ -34,6 +34,7 @@ func (s *Set) PodsAre(list []pod.Pod) {
 	}
 	for _, w := range slices.Concat(s.list(), s.releasedList()) {
 		s.obey(w)
+		s.compareView(w)
 	}
 }
 
@@ -79,6 +80,7 @@ func (s *Set) PodBegins(p pod.Pod) {
 		w.isReported = false
 		s.name(w, p)
 		s.obey(w)
+		s.compareView(w)
 		return
 	}
 	s.joinPod(p, at)
@@ -155,6 +157,8 @@ func (s *Set) joinPod(p pod.Pod, at named) {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		// The runtime has not set up its loopback interface: the first connection will tell when it is up.
 		s.cfg.Logger.Debug("the loopback interface of a pod is down", "pod", p.Identity())
+	case errors.Is(err, errNoProcess):
+		s.cfg.Logger.Debug("a pod is served from its first connection on", "pod", p.Identity(), "err", err)
 	case err != nil:
 		s.failedAt(c, err)
 	}

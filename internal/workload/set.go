@@ -16,7 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/quota"
 )
 
-// Config is what a Set needs. All fields but Most, CgroupMount, InUse and HasAccount are required where Others is set.
+// Config is what a Set needs. All fields but Most, CgroupMount, ViewOf, ViewsBy, InUse and HasAccount are required where Others is set.
 type Config struct {
 	// Own is the daemon's own network namespace.
 	Own *Workload
@@ -46,6 +46,11 @@ type Config struct {
 	Most int
 	// CgroupMount is where cgroup v2 is mounted, and has the owners of cgroups; empty: all are taken for root's.
 	CgroupMount string
+	// ViewOf chooses the view of a workload that is about to be served; nil: it is 0 for all. It is called with the Set's locks held: it must not wait, nor call
+	// the Set. That of the own namespace is chosen by NewSet.
+	ViewOf func(f Facts) (view uint32)
+	// ViewsBy says what views depend on: a workload is not served before that is known of it.
+	ViewsBy Basis
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
 	InUse func(id ID) bool
 	// HasAccount reports whether connections count in the account with that number still, when its last workload has left: the next one of the same maker
@@ -143,6 +148,9 @@ const (
 
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
+	if c.ViewOf != nil && !c.NoOwn {
+		c.Own.view.Store(c.ViewOf(Facts{Host: true}))
+	}
 	return &Set{
 		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), pods: newPods(), events: make(chan event, queued),
 		now: time.Now, makers: newMakers(c.Most), retries: newRetries(), byID: map[ID]*Workload{}, byCookie: map[uint64]*Workload{}, released: map[uint64]*Workload{}, accounts: map[string]*account{},
@@ -366,6 +374,7 @@ func (s *Set) scan() error {
 			s.setWitness(w, oldest)
 			s.identifyByOldest(w)
 			s.obey(w)
+			s.compareView(w)
 		}
 		delete(found.oldest, w.inode)
 	}

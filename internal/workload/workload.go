@@ -49,6 +49,12 @@ type Workload struct {
 	// pod is what a container runtime has reported; nil: nothing.
 	pod *pod.Pod
 
+	// facts are those that its view was chosen by, or as good as those. isViewWarned: a line of the log has said that it would have another one by now.
+	facts        Facts
+	isViewWarned bool
+
+	// view is that of its new connections.
+	view atomic.Uint32
 	// identity is what is known of its pod or container; nil: nothing.
 	identity atomic.Pointer[pod.Identity]
 

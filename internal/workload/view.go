@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
+)
+
+// Facts are what the view of a workload is chosen by: which configuration its connections see. What is not known is empty.
+type Facts struct {
+	// Host is the daemon's own network namespace. Then nothing else is set.
+	Host bool
+	// Namespace and Pod are Kubernetes', as the container runtime reports them.
+	Namespace, Pod string
+	// Cgroup is the path of the cgroup of version 2 of a process in the network namespace. A process may make cgroups below its own and move into them, but into
+	// none beside or above what root has left to it. So it decides nothing where a view is chosen by a cgroup of root's and those below.
+	Cgroup string
+	// Netns is the file in a watched directory that is the network namespace, with its path.
+	Netns string
+}
+
+// Basis says which of the facts that are not known from the beginning choose views.
+type Basis struct{ Cgroup, Netns bool }
+
+// errNoProcess is of a namespace that has no process yet, or none any more, to choose its view by.
+var errNoProcess = errors.New("views are chosen by cgroups, and the cgroup of no process in this network namespace is known: start a process there")
+
+// View is the number of the configuration that its new connections see; 0: the shared one. It is chosen when the workload joins, or is taken back.
+func (w *Workload) View() uint32 { return w.view.Load() }
+
+// needsProcess reports whether a namespace is not served before a process of it is known.
+func (s *Set) needsProcess() bool { return s.cfg.ViewOf != nil && s.cfg.ViewsBy.Cgroup }
+
+// chooseView chooses the view of a workload that is about to be served. The caller holds work.
+func (s *Set) chooseView(w *Workload) error {
+	if s.cfg.ViewOf == nil {
+		return nil
+	}
+	if s.cfg.ViewsBy.Netns && s.nameOf(w.inode) == "" {
+		s.lookAhead()
+	}
+	w.facts, w.isViewWarned = s.factsOf(w), false
+	if s.cfg.ViewsBy.Cgroup && w.facts.Cgroup == "" {
+		return errNoProcess
+	}
+	w.view.Store(s.cfg.ViewOf(w.facts))
+	return nil
+}
+
+// lookAhead looks at names without waiting for the report of the mount: a process may connect before that has come. Namespaces that have got a name join with
+// that report, as they do otherwise. The caller holds work.
+func (s *Set) lookAhead() {
+	now := s.now()
+	for _, n := range s.lookAtNames() {
+		s.awaited = append(s.awaited, awaited{n, now, now.Add(advance)})
+	}
+}
+
+// factsOf are the facts of a workload by now. A cgroup or a name that is not known any more stays what it was: the process has ended, or the name was removed,
+// and the workload is the same. The caller holds work.
+func (s *Set) factsOf(w *Workload) Facts {
+	i := w.Identity()
+	return Facts{Namespace: i.Namespace, Pod: i.Name, Cgroup: cmp.Or(s.cgroupOf(w), w.facts.Cgroup), Netns: cmp.Or(s.nameOf(w.inode), w.facts.Netns)}
+}
+
+// cgroupOf is the cgroup of the process that a workload is known by, or of the one that holds its pod; empty: there is no such process. The caller holds work.
+func (s *Set) cgroupOf(w *Workload) string {
+	pid := w.witness
+	if pid == 0 && w.pod != nil {
+		pid = w.pod.PID
+	}
+	if pid == 0 {
+		return ""
+	}
+	cgroups, err := os.ReadFile(filepath.Join(s.finder.proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return ""
+	}
+	// The number may be that of another process by now.
+	if inode, err := netns.InodeOf(s.finder.namespaceOf(pid)); err != nil || inode != w.inode {
+		return ""
+	}
+	return pod.CgroupOfProcess(string(cgroups))
+}
+
+// compareView logs, once, that a workload would have another view by what is known of it now. It keeps the one that it has: connections are not to see another
+// configuration because a runtime reports late. The caller holds work.
+func (s *Set) compareView(w *Workload) {
+	if s.cfg.ViewOf == nil || w.isReleased || w.isViewWarned || s.Get(w.ID) != w {
+		// The last is one that has been taken back as another.
+		return
+	}
+	facts := s.factsOf(w)
+	if facts == w.facts {
+		return
+	}
+	view := s.cfg.ViewOf(facts)
+	if view == w.View() {
+		w.facts = facts
+		return
+	}
+	if !s.mayWarn("view " + strconv.FormatUint(uint64(w.ID), 10)) {
+		return
+	}
+	w.isViewWarned = true
+	w.Logger(s.cfg.Logger).Warn("a network namespace sees another configuration than the one that is for it by what is known of it now", "netns", w.inode.Number,
+		"view", w.View(), "view_now", view, "remedy", "to have its view chosen anew: xlb release, and then xlb join")
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/xlb-project/xlb/internal/check"
+	"github.com/xlb-project/xlb/internal/netns"
+	"github.com/xlb-project/xlb/internal/pod"
+)
+
+// viewer chooses views, and notes the facts that it has got.
+type viewer struct {
+	of  func(f Facts) uint32
+	got []Facts
+}
+
+// viewsOf has the rig's workloads see these views.
+func (r *rig) viewsOf(by Basis, of func(f Facts) uint32) *viewer {
+	v := &viewer{of: of}
+	r.s.cfg.ViewsBy = by
+	r.s.cfg.ViewOf = func(f Facts) uint32 { v.got = append(v.got, f); return v.of(f) }
+	return v
+}
+
+func (v *viewer) mustHaveGot(t *testing.T, want ...Facts) {
+	t.Helper()
+	if diff := cmp.Diff(want, v.got); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+}
+
+// pathOf is a cgroup as the kernel has it: without where it is mounted.
+func (r *rig) pathOf(below string) string {
+	r.t.Helper()
+	mount, err := check.CgroupMount()
+	must(r.t, err)
+	path, err := filepath.Rel(mount, filepath.Join(r.cgroup, below))
+	must(r.t, err)
+	return "/" + path
+}
+
+// mustSee demands the view of a namespace, in the list and of the workload.
+func (r *rig) mustSee(inode uint64, want uint32) {
+	r.t.Helper()
+	info := r.infoOf(inode)
+	if w := r.s.Get(info.ID); info.ID == Host || info.View != want || w != nil && w.View() != want {
+		r.t.Errorf("namespace %d sees view %d, want %d", inode, info.View, want)
+	}
+}
+
+const warningOfView = "a network namespace sees another configuration"
+
+func (r *rig) mustHaveWarned(want int) {
+	r.t.Helper()
+	if got := strings.Count(r.log.String(), warningOfView); got != want {
+		r.t.Errorf("%d warnings of views, want %d:\n%s", got, want, r.log.String())
+	}
+}
+
+// ofShop gives pods of the Kubernetes namespace shop view 7.
+func ofShop(f Facts) uint32 {
+	if f.Namespace == "shop" {
+		return 7
+	}
+	return 0
+}
+
+func TestWithoutViewsAllWorkloadsSeeTheSharedConfiguration(t *testing.T) {
+	r := newRig(t)
+	pid, _ := r.startWeb()
+	r.s.PodBegins(web(pid, noWish))
+	r.mustSee(r.inodeOf(pid), 0)
+	r.s.scanAgain()
+	r.mustHaveWarned(0)
+}
+
+func TestAWorkloadHasItsViewBeforeItIsServed(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, func(Facts) uint32 { return 5 })
+	var got []uint32
+	join := r.s.cfg.Join
+	r.s.cfg.Join = func(w *Workload) error { got = append(got, w.View()); return join(w) }
+	r.start(0)
+	must(t, r.s.Scan())
+	if diff := cmp.Diff([]uint32{5}, got); diff != "" {
+		t.Errorf("views at Join (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodsViewIsChosenByWhatTheRuntimeReports(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, ofShop)
+	pid, _ := r.startWeb()
+	r.s.PodBegins(web(pid, noWish))
+	r.mustSee(r.inodeOf(pid), 7)
+	cgroup := r.pathOf("kubepods/burstable/pod" + webUID + "/" + webContainer)
+	v.mustHaveGot(t, Facts{Namespace: "shop", Pod: "web-0", Cgroup: cgroup})
+	// What a scan finds changes nothing, and asks for nothing.
+	r.s.scanAgain()
+	v.mustHaveGot(t, Facts{Namespace: "shop", Pod: "web-0", Cgroup: cgroup})
+}
+
+// A namespace that a process of a pod has made is found by that process.
+func TestANamespaceThatAPodHasMadeHasThePodsView(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, ofShop)
+	r.s.PodBegins(web(0, noWish))
+	pid, _ := r.startIn("kubepods/burstable/pod" + webUID + "/" + webContainer + "/kubepods/pod11111111-2222-3333-4444-555555555555/" + webSandbox)
+	r.s.admit(event{r.cookieOf(pid), pid, r.s.now()})
+	r.mustSee(r.inodeOf(pid), 7)
+}
+
+func TestAViewIsChosenByTheCgroupOfTheProcess(t *testing.T) {
+	tests := []struct {
+		name string
+		find func(r *rig, pid int)
+	}{
+		{"found by a scan", func(r *rig, _ int) { must(r.t, r.s.Scan()) }},
+		{"reported by the kernel", func(r *rig, pid int) { r.s.admit(event{r.cookieOf(pid), pid, r.s.now()}) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			cgroup := r.pathOf("tenants/shop")
+			v := r.viewsOf(Basis{Cgroup: true}, func(f Facts) uint32 {
+				if f.Cgroup == cgroup {
+					return 3
+				}
+				return 0
+			})
+			pid, _ := r.startIn("tenants/shop")
+			tt.find(r, pid)
+			r.mustSee(r.inodeOf(pid), 3)
+			v.mustHaveGot(t, Facts{Cgroup: cgroup})
+		})
+	}
+}
+
+func TestANamespaceIsNotServedBeforeTheCgroupIsKnownThatChoosesItsView(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{Cgroup: true, Netns: true}, func(Facts) uint32 { return 3 })
+	must(t, r.s.Scan())
+	pid, _, remove := r.joinByName("blue")
+	defer remove()
+	inode := r.inodeOf(pid)
+	if r.s.joinNamed() {
+		t.Error("it is awaited")
+	}
+	if n := r.s.Counts().Failed; n != 0 {
+		t.Errorf("%d failures, want none: it is not tried", n)
+	}
+	if _, err := r.s.Join(inode); !errors.Is(err, ErrUnknown) {
+		t.Errorf("join without a process that is balanced: %v, want %v", err, ErrUnknown)
+	}
+	r.mustServe()
+	// With its first process it joins.
+	inside, _ := r.start(pid)
+	r.advance(firstRetry)
+	r.s.admit(event{r.cookieOf(inside), inside, r.s.now()})
+	r.mustSee(inode, 3)
+}
+
+func TestAPodIsServedInAdvanceIfAProcessHoldsIt(t *testing.T) {
+	tests := []struct {
+		name string
+		pid  func(pid int) int
+		want int
+	}{
+		{"process that holds it", func(pid int) int { return pid }, 1},
+		{"process is not known", func(int) int { return 0 }, 0},
+		{"process of another namespace", func(int) int { return os.Getpid() }, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			v := r.viewsOf(Basis{Cgroup: true}, func(Facts) uint32 { return 3 })
+			must(t, r.s.Scan())
+			pid, _ := r.startOutside()
+			path, remove := r.name(pid, "web")
+			defer remove()
+			p := web(tt.pid(pid), noWish)
+			p.Netns = path
+			r.s.PodBegins(p)
+			if len(r.s.list()) != tt.want || len(v.got) != tt.want {
+				t.Errorf("%d namespaces are served, by the facts %+v, want %d", len(r.s.list()), v.got, tt.want)
+			}
+			if n := r.s.Counts().Failed; n != 0 {
+				t.Errorf("%d failures, want none", n)
+			}
+		})
+	}
+}
+
+func TestAViewIsChosenByTheNameOfTheNetworkNamespace(t *testing.T) {
+	tests := []struct {
+		name string
+		find func(r *rig, pid int)
+	}{
+		{"joined by its name", func(r *rig, _ int) { r.s.joinNamed() }},
+		{"connects before its name is seen", func(r *rig, pid int) { r.s.admit(event{r.cookieOf(pid), pid, r.s.now()}) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			v := r.viewsOf(Basis{Netns: true}, func(f Facts) uint32 {
+				if filepath.Base(f.Netns) == "blue" {
+					return 4
+				}
+				return 0
+			})
+			must(t, r.s.Scan())
+			pid, _ := r.startOutside()
+			path, remove := r.name(pid, "blue")
+			defer remove()
+			tt.find(r, pid)
+			r.mustSee(r.inodeOf(pid), 4)
+			if got := v.got[0].Netns; got != path {
+				t.Errorf("the name is %q, want %q", got, path)
+			}
+		})
+	}
+}
+
+// A look at names on account of one namespace finds others as well, which are to join in advance as before.
+func TestANameThatIsSeenAheadOfItsReportIsJoinedAllTheSame(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{Netns: true}, func(Facts) uint32 { return 4 })
+	must(t, r.s.Scan())
+	other, _ := r.startOutside()
+	_, remove := r.name(other, "other")
+	defer remove()
+	pid, _ := r.start(0)
+	r.s.admit(event{r.cookieOf(pid), pid, r.s.now()})
+	r.s.joinNamed()
+	r.mustServe(r.cookieOf(pid), r.cookieOf(other))
+}
+
+func TestANameThatIsOfAnotherNamespaceByNowChoosesNoView(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, func(Facts) uint32 { return 0 })
+	pid, _ := r.start(0)
+	other, _ := r.startOutside()
+	path, remove := r.name(other, "blue")
+	defer remove()
+	inode, err := netns.InodeOf(r.s.finder.namespaceOf(pid))
+	must(t, err)
+	r.s.paths = map[netns.Inode]string{inode: path}
+	r.s.joinProcess(inode, pid)
+	v.mustHaveGot(t, Facts{Cgroup: r.pathOf("")})
+}
+
+func TestNoViewIsChosenForWhatIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, ofShop)
+	pid, _ := r.startWeb()
+	inode := r.inodeOf(pid)
+	r.s.PodBegins(web(pid, isOut))
+	r.s.scanAgain()
+	r.mustBeExcluded(inode, "label")
+	v.mustHaveGot(t)
+	// Its labels change: it has a view then.
+	r.s.PodsAre([]pod.Pod{web(pid, noWish)})
+	r.mustBe(inode, Served)
+	r.mustSee(inode, 7)
+	r.mustHaveWarned(0)
+}
+
+func TestTheViewIsChosenAnewWhenAWorkloadIsTakenBack(t *testing.T) {
+	tests := []struct {
+		name  string
+		inUse bool
+		state State
+		calls []string
+	}{
+		{"released", false, Released, []string{"join 1", "withdraw 1", "leave 1", "forget 1", "join 2"}},
+		{"leaving", true, Leaving, []string{"join 1", "withdraw 1", "announce 1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.viewsOf(Basis{}, ofShop)
+			pid, _ := r.startWeb()
+			inode := r.inodeOf(pid)
+			must(t, r.s.Scan())
+			r.mustSee(inode, 0)
+			r.setInUse(1, tt.inUse)
+			r.mustRelease(inode, tt.state)
+			// While it is released nothing is chosen.
+			r.s.PodsAre([]pod.Pod{web(pid, noWish)})
+			r.mustSee(inode, 0)
+			r.mustHaveWarned(0)
+			announced := r.s.cfg.Announce
+			r.s.cfg.Announce = func(w *Workload) error {
+				if w.View() != 7 {
+					t.Errorf("view %d is announced, want 7", w.View())
+				}
+				return announced(w)
+			}
+			r.mustJoin(inode)
+			r.mustSee(inode, 7)
+			r.mustHaveCalled(tt.calls...)
+			r.s.scanAgain()
+			r.mustHaveWarned(0)
+		})
+	}
+}
+
+func TestAViewStaysAsItIsWhenItsPodIsKnownLateAndALineSaysSo(t *testing.T) {
+	tests := []struct {
+		name   string
+		report func(r *rig, pid int)
+	}{
+		{"pod that begins", func(r *rig, pid int) { r.s.PodBegins(web(pid, noWish)) }},
+		{"pods that are there", func(r *rig, pid int) { r.s.PodsAre([]pod.Pod{web(pid, noWish)}) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.viewsOf(Basis{}, ofShop)
+			pid, _ := r.startWeb()
+			must(t, r.s.Scan())
+			for range 2 {
+				tt.report(r, pid)
+				r.advance(lookPace)
+			}
+			r.mustSee(r.inodeOf(pid), 0)
+			r.mustHaveWarned(1)
+			if !strings.Contains(r.log.String(), "view=0 view_now=7") || !strings.Contains(r.log.String(), "xlb release") {
+				t.Errorf("the line names no views, or no remedy:\n%s", r.log.String())
+			}
+		})
+	}
+}
+
+func TestEachWorkloadWithAnotherViewThanItsOwnIsNamedOnce(t *testing.T) {
+	r := newRig(t)
+	const many = 2 * maxWarnings
+	v := r.viewsOf(Basis{}, func(Facts) uint32 { return 0 })
+	for range many {
+		r.start(0)
+	}
+	must(t, r.s.Scan())
+	v.of = func(Facts) uint32 { return 9 }
+	for _, w := range r.s.list() {
+		// All have been known by another cgroup.
+		w.facts.Cgroup = "/before"
+	}
+	for range 2 + many/maxWarnings {
+		must(t, r.s.Scan())
+		r.advance(lookPace)
+	}
+	r.mustHaveWarned(many)
+}
+
+func TestAWorkloadThatIsTakenBackIsNamedAnew(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, ofShop)
+	pid, _ := r.startWeb()
+	must(t, r.s.Scan())
+	r.s.PodBegins(web(pid, noWish))
+	r.mustHaveWarned(1)
+	r.setInUse(1, true)
+	r.mustRelease(r.inodeOf(pid), Leaving)
+	r.mustJoin(r.inodeOf(pid))
+	v.of = func(Facts) uint32 { return 9 }
+	p := web(pid, noWish)
+	p.Name = "web-1"
+	r.s.PodBegins(p)
+	r.mustSee(r.inodeOf(pid), 7)
+	r.mustHaveWarned(2)
+}
+
+func TestAnotherProcessThanTheOneThatConnectedMayChooseAnotherView(t *testing.T) {
+	r := newRig(t)
+	agentsCgroup := r.pathOf("agent")
+	r.viewsOf(Basis{Cgroup: true}, func(f Facts) uint32 {
+		if f.Cgroup == agentsCgroup {
+			return 1
+		}
+		return 2
+	})
+	pid, _ := r.start(0)
+	r.makeCgroup("agent")
+	agent, _ := r.start(pid)
+	r.move(agent, "agent")
+	r.s.admit(event{r.cookieOf(pid), agent, r.s.now()})
+	r.mustSee(r.inodeOf(pid), 1)
+	must(t, r.s.Scan())
+	r.mustSee(r.inodeOf(pid), 1)
+	r.mustHaveWarned(1)
+	r.mustRelease(r.inodeOf(pid), Released)
+	r.mustJoin(r.inodeOf(pid))
+	r.mustSee(r.inodeOf(pid), 2)
+}
+
+// What a workload was known by may end before it does.
+func TestAViewStaysWithoutALineWhenProcessAndNameHaveGone(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{Cgroup: true, Netns: true}, func(f Facts) uint32 {
+		if f.Cgroup != "" && f.Netns != "" {
+			return 6
+		}
+		return 0
+	})
+	must(t, r.s.Scan())
+	pid, end := r.start(0)
+	_, remove := r.name(pid, "blue")
+	must(t, r.s.Scan())
+	inode := r.inodeOf(pid)
+	r.mustSee(inode, 6)
+	r.setInUse(1, true)
+	remove()
+	end()
+	r.s.joinNamed()
+	r.s.scanAgain()
+	r.mustSee(inode, 6)
+	r.mustHaveWarned(0)
+}
+
+func TestTheHostsViewIsChosenOnceUnlessItIsLeftAlone(t *testing.T) {
+	for _, isLeft := range []bool{false, true} {
+		t.Run(fmt.Sprint("left alone: ", isLeft), func(t *testing.T) {
+			v := &viewer{}
+			own := Own(1)
+			s := NewSet(Config{Own: own, NoOwn: isLeft, ViewOf: func(f Facts) uint32 { v.got = append(v.got, f); return 8 }})
+			want, facts := uint32(8), []Facts{{Host: true}}
+			if isLeft {
+				want, facts = 0, nil
+			}
+			if got := s.List()[0].View; got != want || own.View() != want {
+				t.Errorf("the host sees view %d, in the list %d, want %d", own.View(), got, want)
+			}
+			v.mustHaveGot(t, facts...)
+		})
+	}
+}
+
+func TestAFailureToJoinLeavesNothingOfAViewBehind(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, func(Facts) uint32 { return 5 })
+	r.setFailure(unix.EMFILE)
+	pid, _ := r.start(0)
+	must(t, r.s.Scan())
+	r.mustServe()
+	r.setFailure(nil)
+	r.advance(firstRetry)
+	must(t, r.s.Scan())
+	r.mustSee(r.inodeOf(pid), 5)
+}
