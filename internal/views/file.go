@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package views
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+
+	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/problem"
+)
+
+const (
+	// maxSize bounds a file of views, in bytes.
+	maxSize = 1 << 20
+	// maxViews and maxSelectors bound the views of a file, and the selectors of a view.
+	maxViews     = 256
+	maxSelectors = 1024
+)
+
+// shared is what the configuration of workloads without a view is called; no view may be.
+const shared = "shared"
+
+// viewName is a label of RFC 1123.
+var viewName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// File is a checked file of views.
+type File struct {
+	// Views are in the order of the file: the first that selects a workload is its view.
+	Views []View
+}
+
+// View is a configuration for some of the workloads.
+type View struct {
+	// Name is unique in the file.
+	Name string
+	// Config is the file of an Envoy bootstrap: absolute, or relative to where the path of the file of views is.
+	Config string
+	// Select are not empty. Any one of them selects.
+	Select []Selector
+}
+
+// Read reads the file at path. See Parse for the errors of its content.
+func Read(path string) (*File, error) {
+	text, err := files.Begin(path, maxSize+1)
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w; name a readable file of views", err)
+	}
+	return Parse(path, text)
+}
+
+// Parse reads a file of views at path, YAML or JSON as a bootstrap is. The error joins all problems of the file in a stable order, one line each and each with
+// the path in front; errors.As finds a *problem.FieldError in it.
+func Parse(path string, text []byte) (*File, error) {
+	p := problem.NewList()
+	if len(text) > maxSize {
+		p.Add("", "longer than %d bytes: divide it among several daemons, or select by less", maxSize)
+		return nil, p.Err(path)
+	}
+	f := &File{}
+	if root := document.Read(p, path, text, "expected a file of views: a mapping with views, which may be []"); root != nil {
+		f.Views = views(mapping(p, "", root, "views"), filepath.Dir(path))
+	}
+	if err := p.Err(path); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func views(root fields, dir string) (all []View) {
+	seen := map[string]bool{}
+	root.list("views", "the views, or [] where all workloads see the shared configuration", maxViews, func(path string, value any) {
+		f := mapping(root.problems, path, value, "name", "config", "select")
+		all = append(all, View{Name: name(f, seen), Config: configFile(f, dir), Select: selectors(f)})
+	})
+	return all
+}
+
+func name(f fields, seen map[string]bool) string {
+	const rule = "want 1 to 63 lower-case letters, digits and -, a letter or digit first and last, as in shop-web"
+	text, ok := f.requiredText("name", rule)
+	switch {
+	case !ok:
+	case !viewName.MatchString(text):
+		f.add("name", rule)
+	case text == shared:
+		f.add("name", "%s is the configuration of workloads that have no view: choose another name", shared)
+	case seen[text]:
+		f.add("name", "another view is called %s: choose another name, or put the selectors of both into one", text)
+	}
+	seen[text] = true
+	return text
+}
+
+func configFile(f fields, dir string) string {
+	file, ok := f.requiredText("config", "want the file of an Envoy bootstrap, as in views/shop.yaml")
+	if !ok || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
+func selectors(f fields) (all []Selector) {
+	list := f.list("select", "the workloads that have the view, as in [{namespace: shop}]", maxSelectors, func(path string, value any) {
+		all = append(all, selector(f.problems, path, value))
+	})
+	if list != nil && len(list) == 0 {
+		f.add("select", "selects no workload: name one at least, as in [{namespace: shop}], or remove the view")
+	}
+	return all
+}
