@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -15,7 +16,7 @@ func statName(name string) string {
 }
 
 // observed are the clusters as statistics have them: with those names, each of which occurs once. As in Envoy clusters that have one name
-// there share the statistics.
+// there share the statistics; so do those of several views.
 func observed(clusters []ClusterSnapshot) []ClusterSnapshot {
 	at := make(map[string]int, len(clusters))
 	out := make([]ClusterSnapshot, 0, len(clusters))
@@ -43,7 +44,23 @@ func (c *ClusterSnapshot) join(other *ClusterSnapshot) {
 	c.Cancelled += other.Cancelled
 	c.Health, c.Limits, c.LeftOut = sum(c.Health, other.Health), sum(c.Limits, other.Limits), sum(c.LeftOut, other.LeftOut)
 	c.Updates = sumOfUpdates(c.Updates, other.Updates)
-	c.Endpoints = slices.Concat(c.Endpoints, other.Endpoints)
+	c.Endpoints = slices.Concat(c.Endpoints, other.besides(c.Endpoints))
+}
+
+// besides are the endpoints of a cluster with the connections that are open to them besides those to others. Of the slow path's it is known which address they
+// go to, and not for which cluster: each endpoint at the address has all of them.
+func (c *ClusterSnapshot) besides(others []EndpointSnapshot) []EndpointSnapshot {
+	known := make(map[netip.AddrPort]bool, len(others))
+	for i := range others {
+		known[others[i].Address] = true
+	}
+	list := slices.Clone(c.Endpoints)
+	for i := range list {
+		if e := &list[i]; known[e.Address] {
+			e.Connections = e.Pool.Idle + e.Pool.Leased
+		}
+	}
+	return list
 }
 
 // observedSubscriptions likewise. Two series of one name are none to Prometheus.
