@@ -229,7 +229,7 @@ func TestStatusAndTextOfPages(t *testing.T) {
 		{"unreadable map", broken, "GET", "/xlb/listeners", 500, "listener \"shop\": map is gone\n"},
 		{"explain without a URL", &state{}, "GET", "/xlb/explain", 400, "url \"\": want http://host[:port]/path; listeners take plain HTTP\n"},
 		{"explain with a parameter too many", &state{}, "GET", "/xlb/explain?path=/", 400,
-			"parameter \"path\": unknown; there are method, url, header, listener, draw and netns\n"},
+			"parameter \"path\": unknown; there are method, url, header, listener, draw, netns and view\n"},
 		{"explain fails", broken, "GET", "/xlb/explain?url=http://a/", 500, "map is gone\n"},
 		{"unknown path", &state{}, "GET", "/nosuch", 404, "404 page not found\n"},
 		{"writing is refused", &state{}, "POST", "/ready", 405, "Method Not Allowed\n"},

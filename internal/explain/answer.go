@@ -13,7 +13,9 @@ type Answer struct {
 	Request Request `json:"request"`
 	// Workload is null where the query names none.
 	Workload *Workload `json:"workload,omitempty"`
-	Listener Listener  `json:"listener"`
+	// View is the name of the view that has the listener; empty: the shared one has.
+	View     string   `json:"view,omitempty"`
+	Listener Listener `json:"listener"`
 	// VirtualHost is null when no domain matches.
 	VirtualHost *VirtualHost `json:"virtual_host"`
 	// Routes of the virtual host in order, up to the one that won.

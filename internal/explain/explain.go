@@ -28,6 +28,8 @@ type State struct {
 	Endpoints func(cluster model.ClusterKey) ([]Endpoint, error)
 	// Workload is the network namespace with that inode number; it returns nil for one that is not known. nil: there is no daemon that knows any.
 	Workload func(netns uint64) *Workload
+	// Views are the names of all but the shared one.
+	Views []string
 }
 
 // Decision is the fast path's.
@@ -48,7 +50,15 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listenerFor(s.Config, q, parsed.service)
+	client, err := s.client(q)
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.viewFor(q, client)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenerFor(s.Config, view, q, parsed.service)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +75,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	r.Path, outcome = l.Routes.Path.Apply(r.Path)
 	a := &Answer{
 		Request:   Request{Method: r.Method, Authority: r.Authority, Path: r.Path, Scheme: r.Scheme, Draw: q.Draw},
+		View:      l.View.Name,
 		view:      l.View,
 		Listener:  Listener{Name: l.Name, Address: l.Address},
 		Routes:    []Route{},
@@ -72,9 +83,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 		Notes:     []string{},
 		Kernel:    kernelOf(d),
 	}
-	if err := a.addWorkload(s, q.Netns); err != nil {
-		return nil, err
-	}
+	a.addClient(s, q, client)
 	if r.Path != parsed.path {
 		a.Request.Sent = parsed.path
 	}

@@ -198,7 +198,7 @@ func TestListenerIsFoundByItsAddressInAnyForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := listenerFor(cfg, q, r.service)
+		l, err := listenerFor(cfg, model.View{}, q, r.service)
 		if err != nil || l.Name != tt.want {
 			t.Errorf("%s, %q: got %v, %v, want %s", tt.url, tt.listener, l, err, tt.want)
 		}
@@ -206,7 +206,7 @@ func TestListenerIsFoundByItsAddressInAnyForm(t *testing.T) {
 }
 
 func TestQuerySurvivesItsURL(t *testing.T) {
-	q := &Query{Method: "PUT", URL: "http://a/?b=c&d", Headers: []string{"x: &=", "x: %"}, Listener: "web", Draw: 1<<32 - 1, Netns: 4026532301}
+	q := &Query{Method: "PUT", URL: "http://a/?b=c&d", Headers: []string{"x: &=", "x: %"}, Listener: "web", Draw: 1<<32 - 1, Netns: 4026532301, View: "shop"}
 	got, err := QueryOf(q.Values())
 	if err != nil {
 		t.Fatal(err)

@@ -10,27 +10,27 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 )
 
-// listenerFor returns the listener that a query names, else the one at the URL's
+// listenerFor returns the listener of a view that a query names, else the one at the URL's
 // address, else the only one there is.
-func listenerFor(cfg *model.Config, q *Query, service netip.AddrPort) (*model.Listener, error) {
-	list := cfg.Listeners
+func listenerFor(cfg *model.Config, v model.View, q *Query, service netip.AddrPort) (*model.Listener, error) {
+	list := cfg.ListenersOf(v)
 	for _, l := range list {
 		if q.Listener != "" && (l.Name == q.Listener || l.Address.String() == q.Listener) {
 			return l, nil
 		}
 	}
 	if q.Listener == "" && service.IsValid() {
-		if l := cfg.ListenerOf(service); l != nil {
+		if l := cfg.ListenerOf(v, service); l != nil {
 			return l, nil
 		}
 	}
 	switch {
 	case q.Listener != "":
-		return nil, queryError("listener %q: the configuration has none of that name or address; it has %s", q.Listener, listenerNames(list))
+		return nil, queryError("listener %q: %s has none of that name or address; it has %s", q.Listener, holderOf(v), listenerNames(list))
 	case service.IsValid():
-		return nil, queryError("url %q: no listener has the address %s; name one with --listener: %s", q.URL, service, listenerNames(list))
+		return nil, queryError("url %q: no listener%s has the address %s; name one with --listener: %s", q.URL, ofView(v), service, listenerNames(list))
 	case len(list) != 1:
-		return nil, queryError("url %q: its host is a name, and there are %d listeners; choose one with --listener: %s", q.URL, len(list), listenerNames(list))
+		return nil, queryError("url %q: its host is a name, and there are %d listeners%s; choose one with --listener: %s", q.URL, len(list), ofView(v), listenerNames(list))
 	}
 	return list[0], nil
 }

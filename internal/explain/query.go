@@ -35,6 +35,8 @@ type Query struct {
 	Draw uint32
 	// Netns is the client's network namespace, by its inode number; 0 leaves open who sends the request.
 	Netns uint64
+	// View is the name of the client's view; empty: that of Netns, or the shared one.
+	View string
 }
 
 // QueryError says what of a query cannot be explained, and what to change.

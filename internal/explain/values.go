@@ -11,7 +11,7 @@ import (
 // Path is where the admin API explains a query, whose Values are the query of the URL.
 const Path = "/xlb/explain"
 
-// Values are a query as parameters of a URL: method, url, header (repeated), listener, draw, netns.
+// Values are a query as parameters of a URL: method, url, header (repeated), listener, draw, netns, view.
 func (q *Query) Values() url.Values {
 	v := url.Values{"method": {q.Method}, "url": {q.URL}, "draw": {strconv.FormatUint(uint64(q.Draw), 10)}}
 	if len(q.Headers) > 0 {
@@ -22,6 +22,9 @@ func (q *Query) Values() url.Values {
 	}
 	if q.Netns != 0 {
 		v.Set("netns", strconv.FormatUint(q.Netns, 10))
+	}
+	if q.View != "" {
+		v.Set("view", q.View)
 	}
 	return v
 }
@@ -56,8 +59,10 @@ func QueryOf(v url.Values) (*Query, error) {
 				return nil, queryError("netns %.40q: want the inode number of a network namespace, as readlink /proc/PID/ns/net shows it", values[0])
 			}
 			q.Netns = netns
+		case "view":
+			q.View = values[0]
 		default:
-			return nil, queryError("parameter %q: unknown; there are method, url, header, listener, draw and netns", name)
+			return nil, queryError("parameter %q: unknown; there are method, url, header, listener, draw, netns and view", name)
 		}
 	}
 	return q, nil

@@ -14,6 +14,8 @@ type Workload struct {
 	Why   string `json:"why,omitempty"`
 	// Balanced: new connections of its processes are.
 	Balanced bool `json:"balanced"`
+	// View is the name of its view; empty: it has the shared one, or the daemon does not know it.
+	View string `json:"view,omitempty"`
 }
 
 // WorkloadUnknown is the State of a network namespace that the daemon does not serve, or not yet.
@@ -25,19 +27,30 @@ const unbalancedNote = "new connections of the client are not balanced: their re
 // IsUnbalanced reports whether the query names a client whose new connections are not balanced.
 func (a *Answer) IsUnbalanced() bool { return a.Workload != nil && !a.Workload.Balanced }
 
-// addWorkload says who sends the request.
-func (a *Answer) addWorkload(s *State, netns uint64) error {
-	if netns == 0 {
-		return nil
+// client is who sends the request; nil: the query leaves it open.
+func (s *State) client(q *Query) (*Workload, error) {
+	if q.Netns == 0 {
+		return nil, nil
 	}
 	if s.Workload == nil {
-		return queryError("netns %d: a configuration that no daemon serves has no workloads; ask a daemon, or leave the namespace out", netns)
+		return nil, queryError("netns %d: a configuration that no daemon serves has no workloads; ask a daemon, or leave the namespace out", q.Netns)
 	}
-	if a.Workload = s.Workload(netns); a.Workload == nil {
-		a.Workload = &Workload{Netns: netns, State: WorkloadUnknown}
+	if known := s.Workload(q.Netns); known != nil {
+		return known, nil
 	}
+	return &Workload{Netns: q.Netns, State: WorkloadUnknown}, nil
+}
+
+// viewNote qualifies an account of a client that the daemon does not know, where it knows several views.
+const viewNote = "the client's view is not known: this account is that of the shared one; name another with --view"
+
+// addClient says who sends the request.
+func (a *Answer) addClient(s *State, q *Query, client *Workload) {
+	a.Workload = client
 	if a.IsUnbalanced() {
 		a.Notes = append(a.Notes, unbalancedNote)
 	}
-	return nil
+	if client != nil && client.State == WorkloadUnknown && q.View == "" && len(s.Views) > 0 {
+		a.Notes = append(a.Notes, viewNote)
+	}
 }

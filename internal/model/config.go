@@ -34,17 +34,29 @@ func (c *Config) Cluster(key ClusterKey) *Cluster {
 // Passed says that a part of the configuration is not put in force, and why. Nothing of it goes wrong: those whom it concerns are served
 // as if XLB were not there.
 type Passed struct {
+	View     View
 	Listener string
 	Address  netip.AddrPort
 	Why      string
 }
 
-// ListenerOf returns the listener that takes connections to an address, or nil: as in Envoy the one at the address, else the one at 0.0.0.0
-// or :: with its port, else the one that takes all.
-func (c *Config) ListenerOf(to netip.AddrPort) *Listener {
+// ListenersOf returns the listeners of a view, in the order of the source.
+func (c *Config) ListenersOf(v View) []*Listener {
+	var list []*Listener
+	for _, l := range c.Listeners {
+		if l.View.Name == v.Name {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// ListenerOf returns the listener that takes connections to an address from workloads with a view, or nil: as in Envoy the one at the address,
+// else the one at 0.0.0.0 or :: with its port, else the one that takes all.
+func (c *Config) ListenerOf(v View, to netip.AddrPort) *Listener {
 	var found *Listener
 	best := -1
-	for _, l := range c.Listeners {
+	for _, l := range c.ListenersOf(v) {
 		if closeness, ok := l.takes(to); ok && closeness > best {
 			found, best = l, closeness
 		}

@@ -63,7 +63,7 @@ func TestListenersAreFoundByAddressThenPortThenAnyhow(t *testing.T) {
 		"127.82.0.2:81": "range of any", "127.81.0.1:81": "any", "[::1]:80": "six", "[::1]:81": "",
 	} {
 		got := ""
-		if l := c.ListenerOf(netip.MustParseAddrPort(to)); l != nil {
+		if l := c.ListenerOf(View{}, netip.MustParseAddrPort(to)); l != nil {
 			got = l.Name
 		}
 		if got != want {

@@ -2,7 +2,11 @@
 
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // View is the configuration that some workloads see. The zero value is the shared one, which all see that have none of their own. Names of listeners and
 // clusters, and addresses of listeners, are unique within a view.
@@ -61,6 +65,19 @@ func (s Scope) NameOf(key ClusterKey) string {
 		return key.Name
 	}
 	return key.String()
+}
+
+// Views are the names of the views that listeners or clusters are of, but for the shared one, sorted.
+func (c *Config) Views() []string {
+	named := map[string]bool{}
+	for _, l := range c.Listeners {
+		named[l.View.Name] = true
+	}
+	for _, cl := range c.Clusters {
+		named[cl.View.Name] = true
+	}
+	delete(named, "")
+	return slices.Sorted(maps.Keys(named))
 }
 
 // SharedCluster is the key of a cluster of the shared view.
