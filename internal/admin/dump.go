@@ -12,13 +12,13 @@ import (
 
 const typeURL = "type.googleapis.com/"
 
-// dump is envoy.admin.v3.ConfigDump of what the model knows. It has every part that tools for Envoy ask for, empty ones too.
+// dump is envoy.admin.v3.ConfigDump of what the model knows of one view. It has every part that tools for Envoy ask for, empty ones too.
 func dump(c Config, health knownHealth) object {
 	updated := timestamp(c.Updated)
 	dynamic := &Dynamic{}
 	if c.Dynamic != nil {
 		dynamic = c.Dynamic()
-		dynamic.addLeftOut(c.Model)
+		dynamic.addLeftOut(c.Model, c.view)
 	}
 	dynamicClusters, dynamicListeners, dynamicTables := names(dynamic.Clusters), names(dynamic.Listeners), names(dynamic.Routes)
 	var clusters, listeners, tables, endpoints []object
@@ -26,7 +26,7 @@ func dump(c Config, health knownHealth) object {
 		clusters = append(clusters, object{"cluster": c.Control, "last_updated": updated})
 	}
 	for _, cl := range c.Model.Clusters {
-		if dynamicClusters[cl.Name] {
+		if cl.View.Name != c.view || dynamicClusters[cl.Name] {
 			continue
 		}
 		clusters = append(clusters, object{"cluster": clusterObject(cl), "last_updated": updated})
@@ -34,7 +34,7 @@ func dump(c Config, health knownHealth) object {
 			endpoints = append(endpoints, object{"endpoint_config": staticAssignment(cl, health), "last_updated": updated})
 		}
 	}
-	for _, l := range c.Model.Listeners {
+	for _, l := range c.listeners() {
 		// Parts of a listener are shown with it.
 		if !dynamicListeners[l.Name] && !dynamicListeners[l.Source] {
 			listeners = append(listeners, object{"listener": listenerObject(l), "last_updated": updated})
@@ -94,7 +94,7 @@ func bootstrapObject(c Config) any {
 	switch local := c.Model.Local; {
 	case c.Bootstrap != nil:
 		return c.Bootstrap
-	case local != nil:
+	case local != nil && c.view == "":
 		return object{"node": object{"locality": localityObject(local.Locality)}, "cluster_manager": object{"local_cluster_name": local.Cluster}}
 	}
 	return object{}

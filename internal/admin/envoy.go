@@ -34,10 +34,9 @@ func hostStats(e *metrics.EndpointSnapshot) []hostStat {
 }
 
 // clusterText is Envoy's text of /clusters: name::address::statistic::value.
-func clusterText(s *metrics.Snapshot) string {
+func clusterText(clusters []*metrics.ClusterSnapshot) string {
 	var b strings.Builder
-	for i := range s.Clusters {
-		c := &s.Clusters[i]
+	for _, c := range clusters {
 		fmt.Fprintf(&b, "%s::observability_name::%s\n%s::added_via_api::false\n", c.Name, c.ObservedAs(), c.Name)
 		for j := range c.Endpoints {
 			e := &c.Endpoints[j]
@@ -54,10 +53,9 @@ func clusterText(s *metrics.Snapshot) string {
 }
 
 // clusterStatuses is envoy.admin.v3.Clusters.
-func clusterStatuses(s *metrics.Snapshot) object {
-	statuses := make([]object, 0, len(s.Clusters))
-	for i := range s.Clusters {
-		c := &s.Clusters[i]
+func clusterStatuses(clusters []*metrics.ClusterSnapshot) object {
+	statuses := make([]object, 0, len(clusters))
+	for _, c := range clusters {
 		hosts := make([]object, 0, len(c.Endpoints))
 		for j := range c.Endpoints {
 			hosts = append(hosts, hostStatus(&c.Endpoints[j]))

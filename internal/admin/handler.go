@@ -57,9 +57,9 @@ func (a *api) pages() []page {
 	return []page{
 		{"/ready", "200 LIVE when requests are served, what is off the fast path, and what was refused of the configuration; else 503 and the reason", asked(a.ready)},
 		// Endpoints are always in it.
-		{"/config_dump", "the configuration in force (JSON; ?include_eds is understood)", asked(a.large.of(a.configDump), parameter{name: "include_eds"})},
-		{"/clusters", "endpoints and their statistics (?format=text|json)", asked(a.large.of(a.clusters), formats("text", "json"))},
-		{"/listeners", "service addresses (?format=text|json)", asked(a.large.of(a.listeners), formats("text", "json"))},
+		{"/config_dump", "the configuration in force (JSON; ?view=NAME; ?include_eds is understood)", asked(a.large.of(a.ofView(a.configDump)), parameter{name: "include_eds"}, parameter{name: viewParameter})},
+		{"/clusters", "endpoints and their statistics (?format=text|json, ?view=NAME)", asked(a.large.of(a.ofView(a.clusters)), formats("text", "json"), parameter{name: viewParameter})},
+		{"/listeners", "service addresses (?format=text|json, ?view=NAME)", asked(a.large.of(a.ofView(a.listeners)), formats("text", "json"), parameter{name: viewParameter})},
 		{"/stats", "statistics (?format=text|json|prometheus, ?filter=regex)", asked(a.stats, formats("text", "json", "prometheus"), parameter{name: "filter"})},
 		{"/stats/prometheus", "statistics for Prometheus", asked(a.metrics)},
 		{"/metrics", "statistics for Prometheus", asked(a.metrics)},
@@ -75,7 +75,7 @@ func (a *api) pages() []page {
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},
-		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw=, &netns= of the client (JSON)", a.large.of(a.explain)},
+		{explain.Path, "\"xlb explain\": ?url=http://host/path, &method=, &header=name: value, &listener=, &draw=, &netns= of the client, or its &view= (JSON)", a.large.of(a.explain)},
 	}
 }
 
@@ -97,38 +97,44 @@ func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, readyText(a.source.Guarded())+refusedText(a.source.Origins()))
 }
 
-func (a *api) configDump(w http.ResponseWriter, _ *http.Request) {
+func (a *api) configDump(w http.ResponseWriter, _ *http.Request, c Config) {
 	var health knownHealth
 	// Without what is counted the rest is shown all the same.
 	if s, err := a.source.Snapshot(); err == nil {
-		health = healthOf(s)
+		health = healthOf(c.clustersOf(s))
 	}
-	all := dump(a.source.Config(), health)
-	// Beside what Envoy's dump has.
+	all := dump(c, health)
+	if c.view == "" {
+		a.addRemarks(all)
+	}
+	writeJSON(w, all)
+}
+
+// addRemarks adds what is beside Envoy's dump.
+func (a *api) addRemarks(all object) {
 	if notes := a.source.Notes(); len(notes) > 0 {
 		all["xlb_notes"] = notes
 	}
 	if refused := notInErrorState(a.source.Origins()); len(refused) > 0 {
 		all["xlb_refused"] = refused
 	}
-	writeJSON(w, all)
 }
 
-func (a *api) clusters(w http.ResponseWriter, r *http.Request) {
+func (a *api) clusters(w http.ResponseWriter, r *http.Request, c Config) {
 	s, err := a.source.Snapshot()
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	if wantsJSON(r) {
-		writeJSON(w, clusterStatuses(s))
+		writeJSON(w, clusterStatuses(c.clustersOf(s)))
 		return
 	}
-	writeText(w, http.StatusOK, clusterText(s))
+	writeText(w, http.StatusOK, clusterText(c.clustersOf(s)))
 }
 
-func (a *api) listeners(w http.ResponseWriter, r *http.Request) {
-	listeners := a.source.Config().Model.Listeners
+func (a *api) listeners(w http.ResponseWriter, r *http.Request, c Config) {
+	listeners := c.listeners()
 	if wantsJSON(r) {
 		writeJSON(w, listenerStatuses(listeners))
 		return

@@ -12,10 +12,9 @@ import (
 // knownHealth is the health of endpoints by cluster and address, as Envoy shows it (envoy.config.core.v3.HealthStatus).
 type knownHealth map[string]map[netip.AddrPort]string
 
-func healthOf(s *metrics.Snapshot) knownHealth {
+func healthOf(clusters []*metrics.ClusterSnapshot) knownHealth {
 	all := knownHealth{}
-	for i := range s.Clusters {
-		c := &s.Clusters[i]
+	for _, c := range clusters {
 		all[c.Name] = make(map[netip.AddrPort]string, len(c.Endpoints))
 		for j := range c.Endpoints {
 			all[c.Name][c.Endpoints[j].Address] = coarse(&c.Endpoints[j])

@@ -14,7 +14,9 @@ import (
 
 // Listener is a row of /xlb/listeners.
 type Listener struct {
-	Name    string         `json:"name"`
+	Name string `json:"name"`
+	// View has the listener; empty: the shared one has.
+	View    string         `json:"view,omitempty"`
 	Address netip.AddrPort `json:"address"`
 	// Protocol is "HTTP", or "TCP" where connections are balanced, whatever their bytes mean; "-" where the listener is left alone.
 	Protocol string `json:"protocol"`
@@ -29,7 +31,9 @@ type Listener struct {
 // Route is a row of /xlb/routes. Rows of one virtual host are in the order in which
 // they are tried.
 type Route struct {
-	Listener    string   `json:"listener"`
+	Listener string `json:"listener"`
+	// View is that of the listener.
+	View        string   `json:"view,omitempty"`
 	VirtualHost string   `json:"virtual_host"`
 	Domains     []string `json:"domains"`
 	Match       string   `json:"match"`
@@ -43,7 +47,9 @@ type Route struct {
 
 // Cluster is a row of /xlb/clusters.
 type Cluster struct {
-	Name        string `json:"name"`
+	Name string `json:"name"`
+	// View has the cluster; empty: the shared one has.
+	View        string `json:"view,omitempty"`
 	Type        string `json:"type"`
 	Policy      string `json:"policy"`
 	Endpoints   uint64 `json:"endpoints"`
@@ -58,12 +64,16 @@ type Cluster struct {
 // Endpoint is a row of /xlb/endpoints.
 type Endpoint struct {
 	Cluster string `json:"cluster"`
+	// View is that of the cluster.
+	View string `json:"view,omitempty"`
 	metrics.EndpointSnapshot
 }
 
 // Pool is a row of /xlb/pools.
 type Pool struct {
-	Cluster  string         `json:"cluster"`
+	Cluster string `json:"cluster"`
+	// View is that of the cluster.
+	View     string         `json:"view,omitempty"`
 	Endpoint netip.AddrPort `json:"endpoint"`
 	metrics.Pool
 }
@@ -82,16 +92,16 @@ func (a *api) listenerRows() ([]Listener, error) {
 	for _, l := range listeners {
 		intercepted, err := a.source.Intercepted(l)
 		if err != nil {
-			return nil, fmt.Errorf("listener %q: %w", l.Name, err)
+			return nil, fmt.Errorf("%s: %w", l.View.Listener(l.Name), err)
 		}
-		row := Listener{Name: l.Name, Address: l.Address, Protocol: protocolOf(l), Bound: a.source.Bound(l), Intercepted: intercepted, RouteTable: l.Routes.Name}
+		row := Listener{Name: l.Name, View: l.View.Name, Address: l.Address, Protocol: protocolOf(l), Bound: a.source.Bound(l), Intercepted: intercepted, RouteTable: l.Routes.Name}
 		for _, vh := range l.Routes.VirtualHosts {
 			row.Routes += len(vh.Routes)
 		}
 		list = append(list, row)
 	}
 	for _, p := range config.Passed {
-		list = append(list, Listener{Name: p.Listener, Address: p.Address, Protocol: "-"})
+		list = append(list, Listener{Name: p.Listener, View: p.View.Name, Address: p.Address, Protocol: "-"})
 	}
 	return list, nil
 }
@@ -102,7 +112,7 @@ func (a *api) routeRows() ([]Route, error) {
 		for _, vh := range l.Routes.VirtualHosts {
 			for _, r := range vh.Routes {
 				list = append(list, Route{
-					Listener: l.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: r.Path.Text(),
+					Listener: l.Name, View: l.View.Name, VirtualHost: vh.Name, Domains: vh.Domains, Match: r.Path.Text(),
 					Headers: r.Conditions(), Clusters: actionTexts(r), Timeout: r.Timeout.String(),
 				})
 			}
@@ -138,7 +148,7 @@ func (a *api) clusterRows() ([]Cluster, error) {
 	list := make([]Cluster, 0, len(s.Clusters))
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		row := Cluster{Name: c.Name, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
+		row := Cluster{Name: c.Name, View: c.View, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
 		row.Endpoints, row.Healthy = c.Members()
 		// A reload may come between the two looks.
 		if m := config.Cluster(c.Key()); m != nil {
@@ -157,7 +167,7 @@ func (a *api) endpointRows() ([]Endpoint, error) {
 	list := []Endpoint{}
 	for i := range s.Clusters {
 		for _, e := range s.Clusters[i].Endpoints {
-			list = append(list, Endpoint{Cluster: s.Clusters[i].Name, EndpointSnapshot: e})
+			list = append(list, Endpoint{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, EndpointSnapshot: e})
 		}
 	}
 	return list, nil
@@ -171,7 +181,7 @@ func (a *api) poolRows() ([]Pool, error) {
 	list := []Pool{}
 	for i := range s.Clusters {
 		for _, e := range s.Clusters[i].Endpoints {
-			list = append(list, Pool{Cluster: s.Clusters[i].Name, Endpoint: e.Address, Pool: e.Pool})
+			list = append(list, Pool{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, Endpoint: e.Address, Pool: e.Pool})
 		}
 	}
 	return list, nil

@@ -74,6 +74,24 @@ type Config struct {
 	Bootstrap, Control json.RawMessage
 	// Secrets are those that connections to endpoints are secured with.
 	Secrets []Secret
+	// Views are the names of the views beside the shared one, sorted. Model has all of them; Dynamic, Bootstrap, Control and Secrets are the shared one's.
+	Views []string
+	// DescribeView adds those of another one, of which nothing is set before; nil: nothing is known of them.
+	DescribeView func(view string, c *Config)
+	// view is the one that a page shows.
+	view string
+}
+
+// of is what a page shows of one view; empty: of the shared one.
+func (c Config) of(view string) Config {
+	if view == "" {
+		return c
+	}
+	c.Dynamic, c.Bootstrap, c.Control, c.Secrets, c.view = nil, nil, nil, nil, view
+	if c.DescribeView != nil {
+		c.DescribeView(view, &c)
+	}
+	return c
 }
 
 // Secret is one of them, without its content.
@@ -96,6 +114,8 @@ type Connection struct {
 	Service netip.AddrPort `json:"service"`
 	// Listener is its name, "" when it has left the configuration.
 	Listener string `json:"listener"`
+	// View is that of the listener; empty: the shared one.
+	View string `json:"view,omitempty"`
 	// Path is "fast" or "slow": who serves its next request.
 	Path string `json:"path"`
 	// Reason says why it is on the slow path, as in xlb_handovers_total.

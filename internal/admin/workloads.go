@@ -54,6 +54,8 @@ type Workload struct {
 	// State is one of the States of a workload, Why says why it is excluded, or leaving since it is to be.
 	State string `json:"state"`
 	Why   string `json:"why,omitempty"`
+	// View is the name of what its new connections see, or had seen before it was left alone; empty: the shared configuration.
+	View string `json:"view,omitempty"`
 	// Connections are those of its clients that are intercepted and open.
 	Connections uint64 `json:"connections"`
 	// Requests of its clients since it is served that have begun on the fast path, or ended in user space, whatever their answer was; and their bytes, heads and

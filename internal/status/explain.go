@@ -45,6 +45,7 @@ func (s *Status) Explain(q *explain.Query) (*explain.Answer, error) {
 				return endpointsOf(snapshot, now.Cluster(cluster), cluster, s.cfg.FastPath), nil
 			},
 			Workload: s.explainedWorkload,
+			Views:    s.views(now.Config()),
 		}, q)
 		if !errors.Is(err, errReplaced) {
 			return answer, err
@@ -60,7 +61,7 @@ func (s *Status) explainedWorkload(netns uint64) *explain.Workload {
 		return nil
 	}
 	i, id := &infos[at], uint32(infos[at].ID)
-	return &explain.Workload{Netns: netns, ID: &id, Name: nameOf(i), State: workloadStates[i.State], Why: i.Why, Balanced: i.State == workload.Served}
+	return &explain.Workload{Netns: netns, ID: &id, Name: nameOf(i), State: workloadStates[i.State], Why: i.Why, Balanced: i.State == workload.Served, View: s.viewName(i.View)}
 }
 
 // decideIn asks the kernel while a configuration is in force. Only that keeps the configuration from being replaced,

@@ -45,7 +45,7 @@ func TestUsesAreThoseOfTheAccount(t *testing.T) {
 	var series []map[string]metrics.Use
 	seen := map[uint32]bool{}
 	for i := range all {
-		row := workloadRow(&all[i], nil)
+		row := s.workloadRow(&all[i], nil)
 		row.Uses = s.uses(all[i].Account, s.usages())
 		got, series = append(got, row.Uses), append(series, usesOf(&row, seen))
 	}

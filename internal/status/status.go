@@ -64,6 +64,11 @@ type Config struct {
 	// NRI is the state of the client of the container runtime; nil: there is no client.
 	NRI     func() nri.State
 	Crashes *crash.Log
+	// ViewName is the name of the view with a number other than 0; empty: no view has it any more. Views are the names of all, which may have nothing in the
+	// configuration yet. DescribeView does for one of them what Source.Describe does for the shared one. Each is nil where there is the shared one alone.
+	ViewName     func(number uint32) string
+	Views        func() []string
+	DescribeView func(view string, c *admin.Config)
 	// OpenTo counts the connections of the slow path to an endpoint.
 	OpenTo func(netip.AddrPort) uint64
 	Logger *slog.Logger
@@ -100,7 +105,7 @@ func (s *Status) Ready() error { return s.cfg.Ready() }
 // Config implements admin.Source.
 func (s *Status) Config() admin.Config {
 	now := s.cfg.Activator.Generation()
-	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since()}
+	c := admin.Config{Model: now.Config(), Version: now.Version(), Updated: now.Since(), Views: s.views(now.Config()), DescribeView: s.cfg.DescribeView}
 	s.cfg.Source.Describe(&c)
 	return c
 }
@@ -152,18 +157,19 @@ func (s *Status) Connections(limit int) ([]admin.Connection, error) {
 	}
 	out, names := make([]admin.Connection, 0, len(list)), namesOf(s.cfg.Workloads.List())
 	for _, c := range list {
+		name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
+		row := connectionRow(&c, name)
 		if c.Bound {
-			name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
-			out = append(out, admin.Connection{Client: c.Client, Service: c.VIP, Listener: name.Name, Path: "slow", Reason: "bound", Opened: c.Opened})
+			row.Path, row.Reason = "slow", "bound"
+			out = append(out, row)
 			continue
 		}
 		slow, onSlow, err := s.cfg.Datapath.Sockets.SlowConns.Lookup(c.Cookie)
 		if err != nil {
 			return nil, err
 		}
-		name, _, _ := s.cfg.Reconciler.Listener(c.Listener)
 		number := uint32(c.Workload)
-		row := admin.Connection{Client: c.Client, WorkloadID: &number, Workload: names[c.Workload], Service: c.VIP, Listener: name.Name, Path: "fast", Opened: c.Opened}
+		row.WorkloadID, row.Workload = &number, names[c.Workload]
 		if onSlow || !s.cfg.FastPath {
 			row.Path = "slow"
 		}
@@ -176,6 +182,11 @@ func (s *Status) Connections(limit int) ([]admin.Connection, error) {
 		out = append(out, row)
 	}
 	return out, nil
+}
+
+// connectionRow is what is known of each connection, as if it were on the fast path.
+func connectionRow(c *anchor.Info, of model.ListenerName) admin.Connection {
+	return admin.Connection{Client: c.Client, Service: c.VIP, Listener: of.Name, View: of.View, Path: "fast", Opened: c.Opened}
 }
 
 func placeOf(e *reconcile.EndpointEntry) metrics.Place {
@@ -273,7 +284,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	for _, c := range m.status.cfg.Activator.Generation().Config().Clusters {
 		if before.ClusterEntry(c.Key()) != nil {
 			list = append(list, metrics.Cluster{
-				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Name],
+				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updatesOf(c, updates),
 				Endpoints: byCluster[c.Key()],
 			})
 		}

@@ -27,7 +27,7 @@ func (s *Status) Workloads() []admin.Workload {
 	carried := s.destinations()
 	rows := make([]admin.Workload, 0, len(infos))
 	for i := range infos {
-		row := workloadRow(&infos[i], open)
+		row := s.workloadRow(&infos[i], open)
 		row.Uses = s.uses(infos[i].Account, usages)
 		addDestinations(&row, carried[infos[i].ID])
 		rows = append(rows, row)
@@ -49,7 +49,7 @@ func (s *Status) changedWorkload(info workload.Info, err error) (admin.Workload,
 	if err != nil {
 		return admin.Workload{}, workloadError(err)
 	}
-	row := workloadRow(&info, openByWorkload(s.cfg.Anchors.List()))
+	row := s.workloadRow(&info, openByWorkload(s.cfg.Anchors.List()))
 	row.Uses = s.uses(info.Account, s.usages())
 	addDestinations(&row, s.destinations()[info.ID])
 	return row, nil
@@ -84,10 +84,10 @@ var workloadStates = map[workload.State]string{
 	workload.Excluded: admin.WorkloadExcluded,
 }
 
-func workloadRow(i *workload.Info, open map[workload.ID]uint64) admin.Workload {
+func (s *Status) workloadRow(i *workload.Info, open map[workload.ID]uint64) admin.Workload {
 	is := &i.Identity
 	return admin.Workload{
-		ID: uint32(i.ID), Name: nameOf(i), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path,
+		ID: uint32(i.ID), Name: nameOf(i), View: s.viewName(i.View), Netns: i.Inode, Cookie: i.Netns, PID: i.PID, Path: i.Path,
 		Runtime: is.Runtime, Container: is.Container, PodUID: is.UID, PodNamespace: is.Namespace, Pod: is.Name,
 		State: workloadStates[i.State], Why: i.Why, Connections: open[i.ID], Account: uint32(i.Account),
 	}

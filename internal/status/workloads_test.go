@@ -33,7 +33,7 @@ func TestRowsOfWorkloadsCountTheirOwnConnections(t *testing.T) {
 			admin.Workload{ID: 4, Name: "shop/web-1", Netns: 14, Cookie: 7, Path: "/run/netns/cni-1", Runtime: "containerd", Container: "c0ffee", PodUID: "0f3b", PodNamespace: "shop", Pod: "web-1", State: "excluded", Why: "label a: b"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, workloadRow(&tt.info, open)); diff != "" {
+			if diff := cmp.Diff(tt.want, new(Status).workloadRow(&tt.info, open)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
