@@ -46,9 +46,11 @@ loaded maps, and the account says so if that is not what the routes ask for. Wit
 and how the request is framed (Connection, Upgrade, Transfer-Encoding and the like) is
 not looked at.
 
-The routes are the same for all clients. With --pod or --pid the account also says whether
-new connections of that client's network namespace are balanced, as "xlb get workloads"
-has it; "xlb check --pid" says all that decides over a process, its cgroup among it.
+The routes are those of the shared configuration, or with --view those of another one that
+some workloads have ("xlb run --views"). With --pod or --pid they are those that the client's
+network namespace has, and the account also says whether new connections of it are balanced,
+as "xlb get workloads" has it; "xlb check --pid" says all that decides over a process, its
+cgroup among it.
 
 Exit code 1 means that no route was found, which is answered 404, that new
 connections of the client are not balanced, or that kernel and routes disagree, which is a
@@ -73,6 +75,8 @@ defect of XLB; 2 that the question cannot be answered.`,
 	c.Flags().StringVar(&o.pod, "pod", "", "`NAMESPACE/NAME`, or UID, of the pod that sends the request")
 	completes(c, "pod")
 	c.Flags().IntVar(&o.pid, "pid", 0, "`number` of the process that sends the request")
+	c.Flags().StringVar(&o.query.View, "view", "", "`name` of the view whose configuration is explained (default that of the client, or the shared one)")
+	completes(c, "view")
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o.query.Method, o.query.URL = args[0], args[1]
@@ -102,6 +106,8 @@ func (o *explainOptions) findClient(c *cobra.Command) (err error) {
 		return refused(errors.New("explain: --pod and --pid: want one client; leave one of the two out"))
 	case (pod || pid) && o.file != "":
 		return refused(errors.New("explain: --pod and --pid: not with --config: which clients are balanced a daemon knows, and no file; leave --config out to ask one"))
+	case o.query.View != "" && o.file != "":
+		return refused(errors.New("explain: --view: not with --config, which names the file of one view: name that of the view with --config, or leave --config out to ask a daemon"))
 	case pod:
 		o.query.Netns, err = namespaceOfPod(c.Context(), o.admin, o.pod)
 	case pid:

@@ -47,6 +47,9 @@ func printSummary(e *env, a *explain.Answer) error {
 	case w != nil:
 		line("workload", "%s: %s", clientName(w), clientState(w))
 	}
+	if a.View != "" {
+		line("view", "%s", a.View)
+	}
 	line("listener", "%s (%s)", a.Listener.Name, a.Listener.Address)
 	switch {
 	case a.IsAnswered():

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,13 +34,13 @@ type resource struct {
 }
 
 var resources = []resource{
-	{"listeners", []string{"NAME", "ADDRESS", "PROTOCOL", "BOUND", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
-	{"routes", []string{"LISTENER", "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
-	{"clusters", []string{"NAME", "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
-	{"endpoints", []string{"CLUSTER", "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
-	{"pools", []string{"CLUSTER", "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
-	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", "PATH", "REASON", "OPENED"}, each(connectionCells)},
-	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "CPU", "STATE"}, each(workloadCells)},
+	{"listeners", []string{"NAME", viewColumn, "ADDRESS", "PROTOCOL", "BOUND", "INTERCEPTED", "ROUTE TABLE", "ROUTES"}, each(listenerCells)},
+	{"routes", []string{"LISTENER", viewColumn, "VIRTUAL HOST", "DOMAINS", "MATCH", "HEADERS", "CLUSTERS", "TIMEOUT"}, each(routeCells)},
+	{"clusters", []string{"NAME", viewColumn, "TYPE", "POLICY", "ENDPOINTS", "HEALTHY", "CONNECTIONS", "OUTSTANDING", "REQUESTS"}, each(clusterCells)},
+	{"endpoints", []string{"CLUSTER", viewColumn, "ADDRESS", "STATE", "PRIORITY", "LOCALITY", "WEIGHT", "SHARE", "OUTSTANDING", "REQUESTS", "FAST", "ERRORS"}, each(endpointCells)},
+	{"pools", []string{"CLUSTER", viewColumn, "ENDPOINT", "IDLE", "LEASED", "CONNECTING"}, each(poolCells)},
+	{"connections", []string{"CLIENT", "WORKLOAD", "SERVICE", "LISTENER", viewColumn, "PATH", "REASON", "OPENED"}, each(connectionCells)},
+	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", viewColumn, "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "CPU", "STATE"}, each(workloadCells)},
 	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
 	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
@@ -135,7 +136,22 @@ func (r *resource) print(e *env, output format, answer []byte) error {
 	if err != nil {
 		return fmt.Errorf("get %s: the daemon's answer is not ours: %w; use the xlb of the daemon's version", r.name, err)
 	}
-	return writeTable(e.stdout, r.header, rows)
+	header, rows := withoutSharedViews(r.header, rows)
+	return writeTable(e.stdout, header, rows)
+}
+
+// viewColumn is the header of the column with views. It is left out where all rows are of the shared one.
+const viewColumn = "VIEW"
+
+func withoutSharedViews(header []string, rows [][]string) (columns []string, cells [][]string) {
+	at := slices.Index(header, viewColumn)
+	if at < 0 || slices.ContainsFunc(rows, func(row []string) bool { return row[at] != orDash("") }) {
+		return header, rows
+	}
+	for _, row := range rows {
+		cells = append(cells, slices.Delete(row, at, at+1))
+	}
+	return slices.Delete(slices.Clone(header), at, at+1), cells
 }
 
 // checkAddress refuses what is no host:port.
@@ -221,38 +237,38 @@ func each[T any](cells func(*T) []string) func([]byte) ([][]string, error) {
 }
 
 func listenerCells(l *admin.Listener) []string {
-	return []string{l.Name, l.Address.String(), l.Protocol, orDash(l.Bound), yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
+	return []string{l.Name, orDash(l.View), l.Address.String(), l.Protocol, orDash(l.Bound), yesNo(l.Intercepted), orDash(l.RouteTable), strconv.Itoa(l.Routes)}
 }
 
 func routeCells(r *admin.Route) []string {
 	return []string{
-		r.Listener, r.VirtualHost, strings.Join(r.Domains, ","), r.Match, orDash(strings.Join(r.Headers, " ")),
+		r.Listener, orDash(r.View), r.VirtualHost, strings.Join(r.Domains, ","), r.Match, orDash(strings.Join(r.Headers, " ")),
 		strings.Join(r.Clusters, " "), r.Timeout,
 	}
 }
 
 func clusterCells(c *admin.Cluster) []string {
 	return []string{
-		c.Name, orDash(c.Type), orDash(c.Policy), number(c.Endpoints), number(c.Healthy), number(c.Connections),
+		c.Name, orDash(c.View), orDash(c.Type), orDash(c.Policy), number(c.Endpoints), number(c.Healthy), number(c.Connections),
 		number(c.Outstanding), number(c.Requests),
 	}
 }
 
 func endpointCells(p *admin.Endpoint) []string {
 	return []string{
-		p.Cluster, p.Address.String(), orDash(p.State), number(uint64(p.Priority)), orDash(p.Locality()), number(uint64(p.Weight)),
+		p.Cluster, orDash(p.View), p.Address.String(), orDash(p.State), number(uint64(p.Priority)), orDash(p.Locality()), number(uint64(p.Weight)),
 		percent(p.Share), number(uint64(p.Outstanding)),
 		number(p.Requests), number(p.Fast), number(p.Errors),
 	}
 }
 
 func poolCells(p *admin.Pool) []string {
-	return []string{p.Cluster, p.Endpoint.String(), number(p.Idle), number(p.Leased), number(p.Connecting)}
+	return []string{p.Cluster, orDash(p.View), p.Endpoint.String(), number(p.Idle), number(p.Leased), number(p.Connecting)}
 }
 
 func connectionCells(c *admin.Connection) []string {
 	return []string{
-		c.Client.String(), orDash(connectionWorkload(c)), c.Service.String(), orDash(c.Listener), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
+		c.Client.String(), orDash(connectionWorkload(c)), c.Service.String(), orDash(c.Listener), orDash(c.View), c.Path, orDash(c.Reason), c.Opened.Format(time.RFC3339),
 	}
 }
 
@@ -262,7 +278,7 @@ func workloadCells(w *admin.Workload) []string {
 		pid = strconv.Itoa(w.PID)
 	}
 	return []string{
-		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)),
+		number(uint64(w.ID)), number(w.Netns), orDash(pid), orDash(printable(podText(w))), orDash(printable(containerText(w))), orDash(fileText(w)), orDash(w.View),
 		number(w.Connections), number(w.Uses[admin.QuotaISocks].Taken), number(w.Uses[admin.QuotaRequests].Taken), number(refusedAll(w)),
 		number(w.Requests), number(w.RequestBytes + w.ResponseBytes), secondsText(w.SlowWorkSeconds + w.ProgramSeconds), stateText(w),
 	}

@@ -105,11 +105,17 @@ func (daemon) Bound(*model.Listener) string { return "" }
 func (daemon) Intercepted(*model.Listener) (bool, error) { return true, nil }
 
 func (d daemon) Explain(q *explain.Query) (*explain.Answer, error) {
+	return explainTo(d, q)
+}
+
+// explainTo has a query answered from what the admin API shows.
+func explainTo(d admin.Source, q *explain.Query) (*explain.Answer, error) {
 	s := explain.Compiled(d.Config().Model)
+	s.Views = d.Config().Views
 	s.Workload = func(netns uint64) *explain.Workload {
 		for _, w := range d.Workloads() {
 			if w.Netns == netns {
-				return &explain.Workload{Netns: netns, ID: &w.ID, Name: w.Name, State: w.State, Why: w.Why, Balanced: w.State == admin.WorkloadServed}
+				return &explain.Workload{Netns: netns, ID: &w.ID, Name: w.Name, State: w.State, Why: w.Why, Balanced: w.State == admin.WorkloadServed, View: w.View}
 			}
 		}
 		return nil
@@ -186,9 +192,7 @@ func (daemon) Connections(int) ([]admin.Connection, error) {
 // adminAPI serves a daemon's admin API.
 func adminAPI(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(admin.NewHandler(daemon{new(slog.LevelVar), new(atomic.Bool)}, http.NotFoundHandler()))
-	t.Cleanup(server.Close)
-	return server.Listener.Addr().String()
+	return serving(t, admin.NewHandler(daemon{new(slog.LevelVar), new(atomic.Bool)}, http.NotFoundHandler()).ServeHTTP)
 }
 
 // serving is the address of a server.
