@@ -15,7 +15,7 @@ const pageIntroduction = `# Metrics
 
 All that ` + "`/metrics`" + ` of the admin address has, beside the Go runtime's and the process's own. Names that begin with ` + "`envoy_`" + ` mean what they mean in Envoy.
 ` + "`/stats`" + ` and ` + "`xlb get stats`" + ` have the same under dotted names: ` + "`xlb.requests.fast`, `cluster.NAME.upstream_rq_total`" + `. The agent of
-` + "`xlb heels`" + ` has [metrics of its own](heels.md#verdicts). Which to watch says [operations.md](operations.md#what-to-watch).
+` + "`xlb heels`" + ` has [metrics of its own](heels.md#verdicts). Clusters of one name in several [views](operations.md#views) count together; ` + "`alt_stat_name`" + ` tells them apart. Which to watch says [operations.md](operations.md#what-to-watch).
 
 <!-- Written by: go test ./internal/metrics -run Page -update -->
 
