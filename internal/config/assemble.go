@@ -169,7 +169,7 @@ func (b *Bootstrap) Asks(f File, name string) bool { return b.files[f][name] }
 // clusterScope is that of the part of the configuration that is being translated.
 func (t *translator) clusterScope() clusters.Scope {
 	return clusters.Scope{
-		Values: t.Reader, Bootstrap: t.from.message, Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders, Assignment: t.assignment,
+		Values: t.Reader, Bootstrap: t.from.message, View: t.options.view, Dynamic: t.dynamicPart, EnvoyHeaders: t.options.schema.EnvoyHeaders, Assignment: t.assignment,
 	}
 }
 

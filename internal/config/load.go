@@ -24,6 +24,8 @@ type Option func(*options)
 
 type options struct {
 	schema schema.Options
+	// view has the listeners and the clusters.
+	view model.View
 	// node is what the command line says of node; what is empty is left as it is.
 	node NodeName
 }

@@ -39,6 +39,12 @@ func (c change) apply(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.applyTo(t, base)
+}
+
+// applyTo returns another configuration with the change.
+func (c change) applyTo(t *testing.T, base []byte) []byte {
+	t.Helper()
 	var root any
 	if err := yaml.Unmarshal(base, &root); err != nil {
 		t.Fatal(err)

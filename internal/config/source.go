@@ -65,7 +65,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 	const path = "dynamic_resources"
 	out := &Dynamic{FetchTimeout: values.FetchTimeout}
 	ads := d.GetAdsConfig()
-	if t.ads = ads != nil; t.ads {
+	if t.ads = ads != nil; t.ads && !t.options.schema.View {
 		t.adsConfig(out, in, ads, path+".ads_config")
 	}
 	out.clusters = t.source(d.GetCdsConfig(), Clusters, path+".cds_config")

@@ -148,8 +148,10 @@ func (t *translator) register(l *model.Listener, path string) {
 func (t *translator) listeners(l *listenerv3.Listener, path string) []*model.Listener {
 	out := listeners.Translate(t.routeScope(), l, path)
 	for _, one := range out.Listeners {
+		one.View = t.options.view
 		t.telling[one] = out.TellsOriginal
 	}
+	t.refuseBound(out.Listeners, l, path)
 	t.leftAlone = append(t.leftAlone, out.LeftAlone...)
 	return out.Listeners
 }
@@ -186,7 +188,7 @@ func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.
 	if name == "" {
 		return nil
 	}
-	c := cfg.Cluster(model.SharedCluster(name))
+	c := cfg.Cluster(t.options.view.Cluster(name))
 	if c == nil {
 		t.p.Add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
 		return nil

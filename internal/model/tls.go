@@ -10,7 +10,7 @@ import (
 
 // UpstreamTLS says how connections to an endpoint are secured (envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext). It is never changed.
 type UpstreamTLS struct {
-	// Key is the same for two of them exactly if they say the same.
+	// Key is the same for two of them exactly if they say the same in the same view: each view has its secrets for itself.
 	Key string
 	// SNI is sent as the server's name; empty: none is. AutoHostSNI takes the endpoint's hostname if it has one, AutoSNI the host that the request is
 	// for.

@@ -26,6 +26,8 @@ type File struct {
 	Node config.NodeName
 	// EnvoyHeaders makes all listeners connection managers that set Envoy's headers (config.EnvoyHeaders).
 	EnvoyHeaders bool
+	// View has the configuration (config.ForView); the zero value is the shared one.
+	View model.View
 }
 
 // Bootstrap is a bootstrap that has been loaded.
@@ -79,7 +81,7 @@ func (f *File) text() ([]byte, error) {
 }
 
 func (f *File) parse(text []byte) loadedFile {
-	b, err := config.ParseBootstrap(f.Path, text, config.EnvoyHeaders(f.EnvoyHeaders), config.AsNode(f.Node))
+	b, err := config.ParseBootstrap(f.Path, text, config.EnvoyHeaders(f.EnvoyHeaders), config.AsNode(f.Node), config.ForView(f.View))
 	if err != nil {
 		return loadedFile{err: err}
 	}

@@ -25,6 +25,8 @@ type Scope struct {
 	Values *values.Reader
 	// Bootstrap has the static clusters, among which are servers of secrets, and says whether there is a control plane.
 	Bootstrap *bootstrapv3.Bootstrap
+	// View has the clusters.
+	View model.View
 	// Dynamic: the clusters are not part of the bootstrap. Of these some endpoints may be left out, where XLB does not have what they expect.
 	Dynamic bool
 	// EnvoyHeaders is as in headers.Scope.
@@ -60,6 +62,7 @@ const (
 func Translate(in Scope, c *clusterv3.Cluster, path string) (out *model.Cluster, isOriginal bool) {
 	t := newTranslator(in)
 	out = &model.Cluster{
+		View:           in.View,
 		Name:           c.GetName(),
 		StatName:       c.GetAltStatName(),
 		Policy:         policyOf(c.GetLbPolicy()),

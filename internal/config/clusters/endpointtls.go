@@ -71,6 +71,9 @@ func (t *translator) endpointTLS(in *tlsv3.UpstreamTlsContext, c *clusterv3.Clus
 	t.ownCertificate(out, common, path)
 	t.peerValidation(out, common, path)
 	out.Key = keyOf(in, options)
+	if v := t.in.View.Name; v != "" {
+		out.Key += "@" + v
+	}
 	return out
 }
 

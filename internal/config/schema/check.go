@@ -25,6 +25,16 @@ import (
 type Options struct {
 	// EnvoyHeaders has listeners add headers unasked, so that the fields that say which are translated.
 	EnvoyHeaders bool
+	// View: it is the configuration of a view (viewFields).
+	View bool
+}
+
+// ruleOf is the rule of a field where a table applies.
+func (o Options) ruleOf(table fieldTable, fd protoreflect.FieldDescriptor) rule {
+	if r, ok := viewFields[fd.ContainingMessage().FullName()][fd.Name()]; ok && o.View {
+		return r
+	}
+	return table.ruleOf(fd)
 }
 
 // CheckBootstrap reports every populated field of a bootstrap that XLB does not act on, and every value that breaks one of Envoy's own
@@ -98,7 +108,7 @@ func (w *walker) message(m protoreflect.Message, path string) {
 }
 
 func (w *walker) field(fd protoreflect.FieldDescriptor, value protoreflect.Value, path string) {
-	rule := w.table.ruleOf(fd)
+	rule := w.options.ruleOf(w.table, fd)
 	if rule.envoyHeaders && w.options.EnvoyHeaders {
 		rule = translateIt
 	}
