@@ -318,6 +318,26 @@ func TestWhatIsTheHostsIsRefusedBesideWhatCannotBeDecoded(t *testing.T) {
 	}
 }
 
+// What a view cannot have is not asked to be completed, and remedies lead to files.
+func TestRefusalsInAViewAskForNothingThatItCannotHave(t *testing.T) {
+	for _, tt := range []struct{ name, at, text string }{
+		{"a control plane without a node", "", "{node: null}"},
+		{"a control plane without servers", "$control", "{load_assignment: null}"},
+		{"a source that is the resource's own", "", "{dynamic_resources: {lds_config: {self: {}}}, static_resources: {}}"},
+	} {
+		_, err := ParseBootstrap("b.yaml", changed(t, tt.at, tt.text), ForView(shopView))
+		if err == nil {
+			t.Errorf("%s: accepted", tt.name)
+			continue
+		}
+		for line := range strings.Lines(err.Error()) {
+			if !strings.Contains(line, ": not supported: a view has no control plane yet; name resources in static_resources, or in files") {
+				t.Errorf("%s: %s", tt.name, line)
+			}
+		}
+	}
+}
+
 func TestTheSharedViewChangesNothing(t *testing.T) {
 	text := viewRefusals[0].apply(t)
 	want, err := Parse("f.yaml", text)

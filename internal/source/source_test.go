@@ -36,6 +36,17 @@ func newTestSource(t *testing.T, text []byte, log *slog.Logger) *Source {
 	return s
 }
 
+func TestBootstrapOfAViewIsReadForIt(t *testing.T) {
+	v := model.View{Number: 7, Name: "shop"}
+	b, err := Load(t.Context(), File{Path: "b.yaml", Text: []byte("static_resources: {clusters: [{name: a}]}\ndynamic_resources: {lds_config: {path_config_source: {path: /nowhere}}}\n"), View: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Static.In(v).Cluster("a") == nil {
+		t.Errorf("the view has no cluster; there is %s", b.Static.Clusters[0].Key())
+	}
+}
+
 // What Activate refuses leaves the configuration before, and is activated by a second attempt. The lock is held meanwhile.
 func TestARefusedConfigurationChangesNothing(t *testing.T) {
 	s := newTestSource(t, fmt.Appendf(nil, fromFile, "/nowhere/clusters", "/nowhere/endpoints"), slog.New(slog.DiscardHandler))
