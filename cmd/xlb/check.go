@@ -17,7 +17,7 @@ import (
 )
 
 func checkCommand(e *env) *cobra.Command {
-	var file, address string
+	var file, views, address string
 	var envoyHeaders bool
 	var pid int
 	c := &cobra.Command{
@@ -25,9 +25,9 @@ func checkCommand(e *env) *cobra.Command {
 		Short: "Say what this machine can do, and whether a configuration is valid",
 		Long: `Checks kernel, cgroup setup, privileges and limits, by probing and not by version
 numbers, and says what degrades and what to change. With --config it also reads a
-configuration, and the files that it names, and reports every problem in them. Where a
-daemon runs it says what that has taken off the fast path, and what it has refused of its
-configuration.
+configuration, and the files that it names, and reports every problem in them; with --views
+it does so for a file of views and for the configuration of each view. Where a daemon runs
+it says what that has taken off the fast path, and what it has refused of its configuration.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
 daemon), "configuration refused", or "cannot run". Exit code 2 means that the machine cannot
@@ -37,14 +37,15 @@ With --pid it says of a process, instead, whether a daemon balances its connecti
 service addresses, and of each reason why not what to do: by the programs that are attached
 to its cgroup, and not by what a daemon says. Connections that the process opened before the
 daemon served stay as they are. Exit code 1 means that it is not balanced.`,
-		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --output json\n  xlb check --pid 4711",
+		Example: "  xlb check\n  xlb check --config envoy.yaml\n  xlb check --config envoy.yaml --views views.yaml\n  xlb check --output json\n  xlb check --pid 4711",
 		Args:    noArguments,
 	}
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
-	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would read it")
+	c.Flags().StringVar(&views, "views", "", "`file` of views: check it, and the bootstrap of each view, too")
+	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config and --views: as \"xlb run --envoy-headers\" would read them")
 	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of a running daemon's admin API")
 	c.Flags().IntVar(&pid, "pid", 0, "`number` of a process: say whether it is balanced")
-	for _, other := range []string{"config", "admin", "envoy-headers"} {
+	for _, other := range []string{"config", "views", "admin", "envoy-headers"} {
 		c.MarkFlagsMutuallyExclusive("pid", other)
 	}
 	output := outputFlag(c)
@@ -56,6 +57,9 @@ daemon served stay as they are. Exit code 1 means that it is not balanced.`,
 		report.Results = append(report.Results, checkDaemon(c.Context(), address, c.Flags().Changed("admin"))...)
 		if file != "" {
 			report.take(checkConfig(file, config.EnvoyHeaders(envoyHeaders)))
+		}
+		if views != "" {
+			report.takeViews(checkViews(views, config.EnvoyHeaders(envoyHeaders)))
 		}
 		if err := report.print(e, *output); err != nil {
 			return err
@@ -69,6 +73,7 @@ daemon served stay as they are. Exit code 1 means that it is not balanced.`,
 type checkReport struct {
 	*check.Report
 	Config *configReport `json:"config,omitempty"`
+	Views  *viewsReport  `json:"views,omitempty"`
 }
 
 // configurationRefused is the verdict on a machine that could run XLB, but not with this configuration.
@@ -77,7 +82,12 @@ const configurationRefused check.Verdict = "configuration refused"
 // take adds what was found out about a configuration. The verdict is about both.
 func (r *checkReport) take(c *configReport) {
 	r.Config = c
-	if !c.Valid && r.Verdict != check.CannotRun {
+	r.judge(c.Valid)
+}
+
+// judge makes a verdict on the machine one on a configuration, too.
+func (r *checkReport) judge(valid bool) {
+	if !valid && r.Verdict != check.CannotRun {
 		r.Verdict = configurationRefused
 	}
 }
@@ -92,22 +102,28 @@ type configReport struct {
 	Clusters  int      `json:"clusters"`
 }
 
-func checkConfig(file string, change config.Option) *configReport {
+func checkConfig(file string, change ...config.Option) *configReport {
 	r := &configReport{File: file, Problems: []string{}}
-	cfg, err := readConfig(file, change)
+	cfg, err := readConfig(file, change...)
 	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			r.Problems = append(r.Problems, strings.TrimSpace(line))
-		}
+		r.Problems = linesOf(err)
 		return r
 	}
 	r.Valid, r.Listeners, r.Clusters = true, len(cfg.Listeners), len(cfg.Clusters)
 	return r
 }
 
+// linesOf are the problems in an error, one line each.
+func linesOf(err error) (lines []string) {
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
 // readConfig reads a bootstrap, and the files that it names.
-func readConfig(file string, change config.Option) (*model.Config, error) {
-	b, err := config.LoadBootstrap(file, change)
+func readConfig(file string, change ...config.Option) (*model.Config, error) {
+	b, err := config.LoadBootstrap(file, change...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +145,9 @@ func (r *checkReport) err() error {
 			errs = append(errs, errors.New(problem))
 		}
 	}
+	if r.Views != nil {
+		errs = append(errs, r.Views.errs()...)
+	}
 	return refused(errors.Join(errs...))
 }
 
@@ -137,11 +156,11 @@ func (r *checkReport) print(e *env, output format) error {
 		return writeJSON(e.stdout, r)
 	}
 	rows := checkRows(r.Results)
-	if r.Config != nil && r.Config.Valid {
-		rows = append(rows, []string{"configuration", string(check.OK), fmt.Sprintf("%s: %s, %s", r.Config.File, plural.Of(r.Config.Listeners, "listener"), plural.Of(r.Config.Clusters, "cluster"))})
+	if r.Config != nil {
+		rows = append(rows, r.Config.row("configuration"))
 	}
-	if r.Config != nil && !r.Config.Valid {
-		rows = append(rows, []string{"configuration", "refused", fmt.Sprintf("%s: %s", r.Config.File, plural.Of(len(r.Config.Problems), "problem"))})
+	if r.Views != nil {
+		rows = append(rows, r.Views.rows()...)
 	}
 	if err := writeTable(e.stdout, []string{"CHECK", "STATUS", "DETAIL"}, rows); err != nil {
 		return err
@@ -153,6 +172,19 @@ func (r *checkReport) print(e *env, output format) error {
 	}
 	fmt.Fprintf(e.stdout, "\nverdict: %s%s\n", r.Verdict, hint)
 	return nil
+}
+
+// row is a configuration as a row of a table.
+func (r *configReport) row(name string) []string {
+	if !r.Valid {
+		return refusedRow(name, r.File, r.Problems)
+	}
+	return []string{name, string(check.OK), fmt.Sprintf("%s: %s, %s", r.File, plural.Of(r.Listeners, "listener"), plural.Of(r.Clusters, "cluster"))}
+}
+
+// refusedRow is a file that cannot be used as a row of a table.
+func refusedRow(name, file string, problems []string) []string {
+	return []string{name, "refused", fmt.Sprintf("%s: %s", file, plural.Of(len(problems), "problem"))}
 }
 
 // checkRows are results as a table.

@@ -177,6 +177,7 @@ func TestWrongCommandLinesGetOneLineAndCodeTwo(t *testing.T) {
 		{[]string{"get", "pools", "--watch", "--interval", "1ms"}, "--interval 1ms: want 100ms or more"},
 		{[]string{"check", "--pid", "4194305"}, "--pid 4194305: no such process; give the number of one that runs, as ps shows it here"},
 		{[]string{"check", "--pid", "0"}, "--pid 0: no such process; give the number of one that runs, as ps shows it here"},
+		{[]string{"check", "--pid", "1", "--views", "x"}, "if any flags in the group [pid views] are set none of the others can be; [pid views] were all set; see: xlb check --help"},
 		{[]string{"check", "--pid", "1", "--config", "x"}, "if any flags in the group [pid config] are set none of the others can be; [config pid] were all set; see: xlb check --help"},
 		{[]string{"version", "--nosuch"}, "unknown flag: --nosuch; see: xlb version --help"},
 		{[]string{"version", "extra"}, `version: unexpected argument "extra"; it takes none; see: xlb version --help`},
