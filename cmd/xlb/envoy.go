@@ -57,6 +57,7 @@ type envoyFlags struct {
 	namespaceDirs []string
 	// nri and pods likewise.
 	nri, pods string
+	views     string
 }
 
 // passedOver are Envoy's arguments that change nothing here, and why. Those of takesValue have one.
@@ -97,6 +98,7 @@ const (
 	nameDirsVariable = "XLB_NAMESPACE_DIRECTORIES"
 	nriVariable      = "XLB_NRI"
 	podsVariable     = "XLB_PODS"
+	viewsVariable    = "XLB_VIEWS"
 )
 
 func envoyCommand(e *env) *cobra.Command {
@@ -112,7 +114,7 @@ are refused. What stands behind "--" is ignored, as by Envoy.
 Unlike "xlb run" it adds the headers that Envoy adds, and serves every request in this process: who
 replaces Envoy expects its answers. With --envoy-headers=off local processes have the fast path.
 
-XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable, nameDirsVariable, nriVariable, podsVariable}, ", ") + `.`,
+XLB's own arguments may be given as environment variables: ` + strings.Join([]string{cgroupVariable, adminVariable, hostsVariable, fastPathVariable, headersVariable, whenDownVariable, sameHostVariable, namesVariable, nameDirsVariable, nriVariable, podsVariable, viewsVariable}, ", ") + `.`,
 		Example: `  xlb envoy -c envoy.yaml --service-node gateway-1 --service-cluster gateway
   ln -s /usr/bin/xlb /opt/envoy/bin/envoy`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -152,6 +154,7 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, "as in \"xlb run\"")
 	flags.StringVar(&f.nri, "nri", cmp.Or(os.Getenv(nriVariable), nriAuto), "as in \"xlb run\"")
 	flags.StringVar(&f.pods, "pods", cmp.Or(os.Getenv(podsVariable), podsAll), "as in \"xlb run\"")
+	flags.StringVar(&f.views, "views", os.Getenv(viewsVariable), "as in \"xlb run\"")
 	flags.StringVar(&f.headers, "envoy-headers", cmp.Or(os.Getenv(headersVariable), "on"), "on: "+envoyHeadersUsage+"; or off")
 	for _, p := range passedOver {
 		if p.takesValue {
@@ -247,7 +250,7 @@ func (f *envoyFlags) runFlags(e *env) (*runFlags, io.WriteCloser, error) {
 	return &runFlags{
 		config: cmp.Or(f.path, "--config-yaml"), cgroups: cgroups, admin: f.admin, adminHosts: strings.Split(f.adminHosts, ","), fastPath: f.fastPath,
 		drain: time.Duration(f.drain) * time.Second, logLevel: f.logLevel, envoyHeaders: f.headers == "on", whenDown: f.whenDown, sameHost: f.sameHost, namespaces: f.namespaces,
-		namespaceDirs: namespaceDirs, nri: f.nri, pods: f.pods,
+		namespaceDirs: namespaceDirs, nri: f.nri, pods: f.pods, views: f.views,
 	}, log, nil
 }
 

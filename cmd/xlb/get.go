@@ -43,8 +43,8 @@ var resources = []resource{
 	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", viewColumn, "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "CPU", "STATE"}, each(workloadCells)},
 	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
-	{"config", []string{"KIND", "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
-	{"notes", []string{"RESOURCE", "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
+	{"config", []string{"KIND", viewColumn, "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
+	{"notes", []string{"RESOURCE", viewColumn, "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
 }
 
@@ -145,7 +145,7 @@ const viewColumn = "VIEW"
 
 func withoutSharedViews(header []string, rows [][]string) (columns []string, cells [][]string) {
 	at := slices.Index(header, viewColumn)
-	if at < 0 || slices.ContainsFunc(rows, func(row []string) bool { return row[at] != orDash("") }) {
+	if at < 0 || slices.ContainsFunc(rows, func(row []string) bool { return row[at] != "" && row[at] != orDash("") }) {
 		return header, rows
 	}
 	for _, row := range rows {
@@ -359,7 +359,7 @@ func momentText(at *time.Time) string {
 }
 
 func noteCells(n *admin.Note) []string {
-	return []string{cmp.Or(n.Resource, "bootstrap"), n.Path, n.Reason}
+	return []string{cmp.Or(n.Resource, "bootstrap"), orDash(n.View), n.Path, n.Reason}
 }
 
 // originRows has a row for each problem of what is refused: the first with its origin, the others behind it.
@@ -375,19 +375,22 @@ func originRows(answer []byte) ([][]string, error) {
 	return rows, nil
 }
 
+// stateCell is the column STATE of origins.
+const stateCell = 3
+
 func originCells(o *admin.Origin) [][]string {
 	kind := o.Kind
 	if o.Name != "" {
 		kind += " " + o.Name
 	}
-	row := []string{kind, orDash(o.From), "in force", orDash(o.Version), momentText(o.Taken), number(o.Refused), "-"}
+	row := []string{kind, orDash(o.View), orDash(o.From), "in force", orDash(o.Version), momentText(o.Taken), number(o.Refused), "-"}
 	if o.Refusal == nil {
 		if o.Taken == nil {
-			row[2] = "waiting"
+			row[stateCell] = "waiting"
 		}
 		return [][]string{row}
 	}
-	row[2] = "refused at " + o.Refusal.At.UTC().Format(time.RFC3339)
+	row[stateCell] = "refused at " + o.Refusal.At.UTC().Format(time.RFC3339)
 	rows := [][]string{row}
 	for i := range o.Refusal.Problems {
 		if i > 0 {

@@ -25,6 +25,7 @@ import (
 	"github.com/xlb-project/xlb/internal/node"
 	"github.com/xlb-project/xlb/internal/pod"
 	"github.com/xlb-project/xlb/internal/upstream"
+	"github.com/xlb-project/xlb/internal/views"
 )
 
 // runFlags are the flags of "xlb run".
@@ -50,7 +51,9 @@ type runFlags struct {
 	namespaceDirs []string
 	// nri says which container runtime reports its pods, pods which of them are balanced.
 	nri, pods string
-	logLevel  string
+	// views is the file of views; "": all workloads see one configuration.
+	views    string
+	logLevel string
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -94,6 +97,8 @@ const (
 	podsLabelled = "labelled"
 	podsUsage    = "`which` pods are balanced: all, but those whose labels opt out, or labelled, those alone whose labels opt in"
 )
+
+const viewsUsage = "`file` of views: which workloads see a configuration of their own, and where that is (default: all see that of --config)"
 
 const namespaceDirUsage = "`directory` with names of network namespaces: one that gets a name there is served before its first process connects; may be repeated, \"\" for none " +
 	"(default: /run/netns and /var/run/docker/netns)"
@@ -149,11 +154,16 @@ start: its first connection is balanced, and its name is known. A pod is left al
 ` + pod.Label + `: "false", or ` + pod.IstioLabel + `: none. With --pods=labelled those alone are
 balanced that have the former with "true", or the latter with xlb.
 
+All workloads see the configuration of --config, unless --views names a file of views. Each view
+has an Envoy bootstrap, and says of which pods, cgroups or network namespaces the processes see it.
+The same address may mean other routes in another view, and no process sees another view's listeners.
+
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
 without.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:9902
+  xlb run --config envoy.yaml --views views.yaml
   xlb run --config envoy.yaml --fast-path=off`,
 		Args: noArguments,
 	}
@@ -174,6 +184,7 @@ without.`,
 	flags.StringArrayVar(&f.namespaceDirs, "namespace-directory", nil, namespaceDirUsage)
 	flags.StringVar(&f.nri, "nri", nriAuto, nriUsage)
 	flags.StringVar(&f.pods, "pods", podsAll, podsUsage)
+	flags.StringVar(&f.views, "views", "", viewsUsage)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
 	completes(c, "fast-path", fastPathAuto, "on", "off")
 	completes(c, "when-down", passWhenDown, failWhenDown)
@@ -268,6 +279,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 	if err := f.choosePods(&o); err != nil {
 		return o, err
 	}
+	if err := f.chooseViews(&o); err != nil {
+		return o, err
+	}
 	if err := upstream.CheckCongestionControl(f.congestion); err != nil {
 		return o, fmt.Errorf("--congestion-control: %w", err)
 	}
@@ -346,6 +360,26 @@ func (f *runFlags) choosePods(o *node.Options) error {
 	}
 	// Without a runtime no pod is balanced: the log says so, also where none was named.
 	o.LabelledPods, o.OptionalNRI = true, false
+	return nil
+}
+
+// chooseViews reads the file of views. It comes behind choosePods.
+func (f *runFlags) chooseViews(o *node.Options) (err error) {
+	if f.views == "" {
+		return nil
+	}
+	if o.Views, err = views.Read(f.views); err != nil {
+		return fmt.Errorf("--views: %w", err)
+	}
+	name := o.Views.SelectsPods()
+	if name == "" {
+		return nil
+	}
+	if o.NRI == "" {
+		return fmt.Errorf("--views %s: view %s selects pods by their names, which are known from a container runtime alone (--nri, --namespaces); select by cgroup or netns", f.views, name)
+	}
+	// Without a runtime the view selects no pod: the log says so.
+	o.OptionalNRI = false
 	return nil
 }
 

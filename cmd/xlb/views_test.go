@@ -52,6 +52,17 @@ func (d viewed) Connections(limit int) ([]admin.Connection, error) {
 	return list, err
 }
 
+func (d viewed) Origins() []admin.Origin {
+	list := d.daemon.Origins()
+	refused := list[1]
+	refused.View, refused.From = "carts", "/etc/xlb/carts.yaml"
+	return append(list, refused)
+}
+
+func (d viewed) Notes() []admin.Note {
+	return append(d.daemon.Notes(), admin.Note{View: "carts", Path: "stats_sinks", Reason: "XLB has none"})
+}
+
 func (d viewed) Explain(q *explain.Query) (*explain.Answer, error) { return explainTo(d, q) }
 
 func viewedAPI(t *testing.T) string {
@@ -61,7 +72,7 @@ func viewedAPI(t *testing.T) string {
 
 func TestTablesHaveViewsWhereThereAreSome(t *testing.T) {
 	address := viewedAPI(t)
-	for _, name := range []string{"listeners", "routes", "clusters", "endpoints", "pools", "connections", "workloads"} {
+	for _, name := range []string{"listeners", "routes", "clusters", "endpoints", "pools", "connections", "workloads", "config", "notes"} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := call(t, "get", name, "--admin", address)
 			if code != exitOK || stderr != "" {

@@ -11,6 +11,8 @@ import (
 
 // Origin is a row of /xlb/config: where a part of the configuration comes from, and what has become of what came last.
 type Origin struct {
+	// View is the name of the view that the part is of; empty: the shared one.
+	View string `json:"view,omitempty"`
 	// Kind is "bootstrap", a kind of resources as "clusters", "secret" or "certificate"; "configuration" is all of it together.
 	Kind string `json:"kind"`
 	// Source is "file" or "server"; "all" of the configuration.

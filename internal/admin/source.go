@@ -53,6 +53,8 @@ type Source interface {
 
 // Note is a row of /xlb/notes: a field that was accepted although XLB does not do what it says.
 type Note struct {
+	// View is the name of the view that has it; empty: the shared one has.
+	View string `json:"view,omitempty"`
 	// Resource is "listener NAME" and the like; empty: the bootstrap.
 	Resource string `json:"resource"`
 	Path     string `json:"path"`

@@ -32,7 +32,7 @@ func (s *Set) Join(w *workload.Workload) error {
 
 // join is Join, for the own namespace too. The caller holds joining.
 func (s *Set) join(w *workload.Workload) error {
-	ports := maps.AnchorPorts{Workload: uint32(w.ID), Account: uint32(w.Account())}
+	ports := maps.AnchorPorts{Workload: uint32(w.ID), Account: uint32(w.Account()), View: w.View()}
 	var opened []*listener
 	if w.ID != workload.Host || !s.cfg.NoHost {
 		var err error
@@ -199,6 +199,7 @@ func (s *Set) Announce(w *workload.Workload) error {
 	if !ok {
 		return errStopped
 	}
+	ports.View = w.View()
 	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
 		return err
 	}

@@ -66,7 +66,9 @@ func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, a := range l.Own {
-		taken := func(other *model.Listener) bool { return clusters.Unmapped(other.Address) == clusters.Unmapped(a) }
+		taken := func(other *model.Listener) bool {
+			return other.View == l.View && clusters.Unmapped(other.Address) == clusters.Unmapped(a)
+		}
 		if !slices.ContainsFunc(cfg.Listeners, taken) {
 			out = append(out, clusters.Unmapped(a))
 		}

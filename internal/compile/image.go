@@ -46,14 +46,16 @@ type Listener struct {
 }
 
 // Key is what the kernel finds the listener by, unless it is Bound.
-func (l *Listener) Key() maps.ListenerKey { return keyOf(l.Address, l.Many) }
+func (l *Listener) Key() maps.ListenerKey { return keyOf(l.View, l.Address, l.Many) }
 
 // KeyOf is that of a listener of the model.
-func KeyOf(l *model.Listener) maps.ListenerKey { return keyOf(l.Address, l.Many) }
+func KeyOf(l *model.Listener) maps.ListenerKey { return keyOf(l.View, l.Address, l.Many) }
 
-func keyOf(a netip.AddrPort, many netip.Prefix) maps.ListenerKey {
+func keyOf(v model.View, a netip.AddrPort, many netip.Prefix) maps.ListenerKey {
+	key := maps.KeyOf(a)
 	if many.IsValid() {
-		return maps.KeyOfMany(many, a.Port())
+		key = maps.KeyOfMany(many, a.Port())
 	}
-	return maps.KeyOf(a)
+	key.View = v.Number
+	return key
 }

@@ -247,4 +247,7 @@ func (t *translator) leadTo(cfg *model.Config) {
 		return l.CatchAll && l.Address.Port() != 0 && taken[portOfMany(l)]
 	})
 	cfg.Passed = t.leftAlone
+	for i := range cfg.Passed {
+		cfg.Passed[i].View = t.options.view
+	}
 }

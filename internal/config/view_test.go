@@ -91,22 +91,31 @@ func requireViewOnly(t *testing.T, cfg *model.Config) {
 		}
 		l.View = model.View{}
 	}
+	for i := range cfg.Passed {
+		if cfg.Passed[i].View != shopView {
+			t.Errorf("listener %s, which is left alone, is of another view", cfg.Passed[i].Listener)
+		}
+		cfg.Passed[i].View = model.View{}
+	}
 	for _, c := range cfg.Clusters {
 		if c.View != shopView {
 			t.Errorf("%s is of another view", c.Key())
 		}
 		c.View = model.View{}
 		for _, s := range c.Sockets {
-			s.Key = strings.TrimSuffix(s.Key, "@"+shopView.Name)
+			if s.View != shopView.Name || !strings.HasSuffix(s.Key, "@"+shopView.Name) {
+				t.Errorf("a context of %s has the secrets of view %q, and the key %q", c.Key(), s.View, s.Key)
+			}
 		}
 	}
 }
 
-// requireSame has two configurations say the same.
+// requireSame has two configurations say the same, but for whose secrets a TLS context has.
 func requireSame(t *testing.T, want, got *model.Config) {
 	t.Helper()
 	same := cmp.Options{
 		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(model.UpstreamTLS{}, "View", "Key"),
 	}
 	if diff := cmp.Diff(want, got, same); diff != "" {
 		t.Errorf("(-shared +view)\n%s", diff)

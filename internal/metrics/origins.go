@@ -23,6 +23,15 @@ type Origin struct {
 	Refused uint64 `json:"refused"`
 }
 
+// Join adds the result of another configuration that comes from such a source.
+func (o *Origin) Join(other *Origin) {
+	o.Successful = o.Successful && other.Successful
+	if other.Taken.After(o.Taken) {
+		o.Taken = other.Taken
+	}
+	o.Refused += other.Refused
+}
+
 // Metrics of the configuration. Names of the first two are those of Prometheus's own reloads.
 var (
 	reloadSuccessful = describe("xlb_config_last_reload_successful",

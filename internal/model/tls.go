@@ -10,6 +10,8 @@ import (
 
 // UpstreamTLS says how connections to an endpoint are secured (envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext). It is never changed.
 type UpstreamTLS struct {
+	// View is the name of the view whose secrets it has; empty: the shared one.
+	View string `json:",omitempty"`
 	// Key is the same for two of them exactly if they say the same in the same view: each view has its secrets for itself.
 	Key string
 	// SNI is sent as the server's name; empty: none is. AutoHostSNI takes the endpoint's hostname if it has one, AutoSNI the host that the request is

@@ -37,7 +37,7 @@ func TestTheEndRefusesNoAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.source, n.inner, n.bound = n.newSource(bootstrap), listeners.NewInner(n.log), n.newBound()
+	n.source, n.inner, n.bound = n.newSource(&bootstraps{shared: bootstrap}), listeners.NewInner(n.log), n.newBound()
 	defer n.source.Close()
 	n.activator = n.newActivator()
 	n.addressesChanged(nil)

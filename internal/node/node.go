@@ -43,6 +43,7 @@ import (
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/status"
 	"github.com/xlb-project/xlb/internal/usage"
+	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -96,6 +97,8 @@ type Options struct {
 	LabelledPods bool
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
+	// Views are the configurations of workloads that do not see the shared one; nil: all see that.
+	Views *views.File
 	// Build is this program, to be shown.
 	Build  metrics.Build
 	Logger *slog.Logger
@@ -108,9 +111,9 @@ func (o *Options) file() source.File {
 	return source.File{Path: o.ConfigPath, Text: o.ConfigText, Node: o.Node, EnvoyHeaders: o.EnvoyHeaders}
 }
 
-// Validate says whether a daemon could begin with this bootstrap, as far as that can be said of a text.
+// Validate says whether a daemon could begin with these bootstraps, as far as that can be said of texts.
 func Validate(o Options) error {
-	_, err := source.Load(context.Background(), o.file())
+	_, err := o.load(context.Background())
 	return err
 }
 
@@ -146,8 +149,8 @@ type Node struct {
 	bound        *listeners.Bound
 	inner        *listeners.Inner    // for the activator, and for requests in circles
 	admin        *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
-	// source is where configurations come from. One change at a time comes into force: Source.Exclusive has the lock.
-	source *source.Source
+	// source is where configurations come from. One change at a time comes into force: Sources.Exclusive has the lock.
+	source *source.Sources
 	status *status.Status
 
 	ready       atomic.Pointer[error]
@@ -170,25 +173,25 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Run runs the daemon until ctx ends, then drains it. reload makes it read its file again.
 func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
-	bootstrap, err := source.Load(ctx, o.file())
+	boot, err := o.load(ctx)
 	if errors.Is(err, shutdown.ErrEnding) {
 		return nil
 	}
 	if err != nil {
 		return &UsageError{err}
 	}
-	api, err := adminserver.Listen(ctx, o.adminServer(), bootstrap.Static)
+	api, err := adminserver.Listen(ctx, o.adminServer(), boot.shared.Static)
 	if err != nil {
 		return &UsageError{err}
 	}
-	n, err := startWithFallback(ctx, o, bootstrap)
+	n, err := startWithFallback(ctx, o, boot)
 	if err != nil {
 		return failedStart(errors.Join(err, api.Close()))
 	}
 	running, stop := context.WithCancel(context.Background())
 	n.cancel = stop
 	precedence.Take(n.log, func() time.Duration { return n.scheduler.Counts().Worked }, func(pace time.Duration, due func() bool, f func()) { n.runPeriodically(running, pace, due, f) })
-	n.source.Begin(bootstrap)
+	n.source.Begin(boot.shared, boot.others...)
 	n.background(running, api)
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
@@ -215,15 +218,15 @@ func failedStart(err error) error {
 var errStarting = errors.New("starting: pools are being opened")
 
 // startWithFallback starts without the fast path where that cannot be had, and may be done without.
-func startWithFallback(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
-	n, err := start(ctx, o, bootstrap)
+func startWithFallback(ctx context.Context, o Options, boot *bootstraps) (*Node, error) {
+	n, err := start(ctx, o, boot)
 	if err == nil || !o.FastPath || !o.Auto || !datapath.FastPathUnsupported(err) {
 		return n, err
 	}
 	why := strings.ReplaceAll(err.Error(), "\n", "; ")
 	o.Logger.Warn("the kernel cannot run the fast path; every request is served in this process", "kernel", check.KernelRelease(), "why", why)
 	o.FastPath = false
-	n, err = start(ctx, o, bootstrap)
+	n, err = start(ctx, o, boot)
 	if n != nil {
 		n.unsupported = why
 	}
@@ -231,9 +234,9 @@ func startWithFallback(ctx context.Context, o Options, bootstrap *source.Bootstr
 }
 
 // start loads and attaches everything, with interception still off. On error nothing is left.
-func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, error) {
+func start(ctx context.Context, o Options, boot *bootstraps) (*Node, error) {
 	n := &Node{o: o, log: o.Logger, ending: ctx.Done(), recorder: metrics.NewRecorder(), crashes: crash.New(o.Logger), scheduler: newScheduler(), leaveRuntime: func() {}}
-	n.source, n.inner = n.newSource(bootstrap), listeners.NewInner(n.log)
+	n.source, n.inner = n.newSource(boot), listeners.NewInner(n.log)
 	n.setReady(errStarting)
 	// Nothing is attached yet: what is loaded when the daemon ends goes with the process.
 	opened, ok := shutdown.Unless(n.ending, func() opening { return openDatapath(o) })
@@ -251,11 +254,11 @@ func start(ctx context.Context, o Options, bootstrap *source.Bootstrap) (*Node, 
 }
 
 // newSource has configurations put in force by the node from now on.
-func (n *Node) newSource(b *source.Bootstrap) *source.Source {
-	return source.New(source.Config{
-		File: n.o.file(), Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
+func (n *Node) newSource(b *bootstraps) *source.Sources {
+	return source.NewSources(source.Config{
+		Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
 		Cluster: func(key model.ClusterKey) *model.Cluster { return n.activator.Generation().Cluster(key) },
-	}, b)
+	}, b.shared, b.others...)
 }
 
 // opening is what has come of loading the kernel programs.
@@ -301,6 +304,7 @@ func (n *Node) build() error {
 	if err := d.Exclude(n.o.Exclude); err != nil {
 		return err
 	}
+	n.seeViews()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
 	n.activator = n.newActivator()
 	n.dialer = n.newDialer()
@@ -352,7 +356,7 @@ func (n *Node) build() error {
 	if err := n.workloads.Scan(); err != nil {
 		n.log.Warn("some processes could not be looked at; their network namespaces are served from their first connection on", "err", err)
 	}
-	if err := n.source.Reactivate(); err != nil {
+	if err := n.source.Activate(); err != nil {
 		return err
 	}
 	// What is in the bootstrap has to be bound, as in Envoy; what comes later is tried again.
@@ -595,5 +599,6 @@ func (n *Node) newStatus() *status.Status {
 	if n.runtime != nil {
 		c.NRI = n.runtime.State
 	}
+	n.showViews(&c)
 	return status.New(c)
 }

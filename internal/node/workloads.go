@@ -9,14 +9,18 @@ import (
 
 // newWorkloads is that of a daemon with so many descriptors.
 func (n *Node) newWorkloads(own *workload.Workload, files int) *workload.Set {
-	return workload.NewSet(workload.Config{
+	c := workload.Config{
 		Own: own, Cgroups: n.o.Cgroups, Others: n.o.OtherNamespaces, NoOwn: n.o.NoOwnNamespace, Names: n.o.NamespaceDirectories,
 		Join: n.join, Leave: n.leave, Withdraw: func(w *workload.Workload) error { return n.anchors.Withdraw(w) },
 		Announce: func(w *workload.Workload) error { return n.anchors.Announce(w) }, Exclude: func(w *workload.Workload) error { return n.anchors.Exclude(w) },
 		Labelled: n.o.LabelledPods, Forget: n.forget, InUse: n.isInUse, HasAccount: n.hasAccount, Logger: n.log,
 		// One entry is that of the daemon's own.
 		Most: min(int(n.datapath.Config.Sizes.Anchors)-1, maxNamespaces(files)), CgroupMount: cgroupMount(),
-	})
+	}
+	if n.o.Views != nil {
+		c.ViewOf, c.ViewsBy = n.viewOf, n.o.Views.Basis()
+	}
+	return workload.NewSet(c)
 }
 
 // cgroupMount is where cgroup v2 is mounted; empty: it cannot be seen, as in a container that has the balanced cgroups alone.

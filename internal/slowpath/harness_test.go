@@ -321,7 +321,10 @@ type configuration struct {
 	match      func(table *model.RouteTable, r *matcher.Request, pause func() (gone bool)) *model.Route
 	tcp        func(listener string) *model.TCPProxy
 	inspection func(listener string) *model.Inspection
-	cluster    func(name string) *model.Cluster
+	// cluster are those of the listeners' view, others those of other views.
+	cluster func(name string) *model.Cluster
+	view    model.View
+	others  func(key model.ClusterKey) *model.Cluster
 }
 
 func (c *configuration) active() Configuration { return c }
@@ -365,10 +368,13 @@ func (c *configuration) Inspection(listener string) *model.Inspection {
 	return c.inspection(listener)
 }
 
-func (c *configuration) View(string) model.View { return model.View{} }
+func (c *configuration) View(string) model.View { return c.view }
 
 func (c *configuration) Cluster(key model.ClusterKey) *model.Cluster {
-	if c.cluster == nil {
+	switch {
+	case key.View != c.view.Name && c.others != nil:
+		return c.others(key)
+	case key.View != c.view.Name || c.cluster == nil:
 		return nil
 	}
 	return c.cluster(key.Name)

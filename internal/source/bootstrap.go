@@ -35,6 +35,7 @@ type Bootstrap struct {
 	// Static is the configuration without what other sources have.
 	Static *model.Config
 
+	file   File
 	parsed *config.Bootstrap
 	// watch has seen the file before it was read: if it has changed meanwhile, it is due.
 	watch *files.Watch
@@ -89,7 +90,7 @@ func (f *File) parse(text []byte) loadedFile {
 	if static == nil {
 		static, err = b.Assemble(config.Resources{})
 	}
-	return loadedFile{&Bootstrap{Static: static, parsed: b}, err}
+	return loadedFile{&Bootstrap{Static: static, file: *f, parsed: b}, err}
 }
 
 var errOtherSources = errors.New("dynamic_resources, node, the cluster of the control plane, or what static clusters and listeners have from it differs from before; restart the daemon to change them")

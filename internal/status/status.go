@@ -46,7 +46,7 @@ type Config struct {
 	Datapath   *datapath.Datapath
 	Reconciler *reconcile.Reconciler
 	Activator  *activate.Activator
-	Source     *source.Source
+	Source     *source.Sources
 	Anchors    *anchor.Set
 	Bound      *listeners.Bound
 	Pool       *pool.Pool
@@ -284,7 +284,7 @@ func (m measured) Clusters() []metrics.Cluster {
 	for _, c := range m.status.cfg.Activator.Generation().Config().Clusters {
 		if before.ClusterEntry(c.Key()) != nil {
 			list = append(list, metrics.Cluster{
-				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updatesOf(c, updates),
+				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Key()],
 				Endpoints: byCluster[c.Key()],
 			})
 		}

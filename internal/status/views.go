@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -27,12 +26,4 @@ func (s *Status) viewName(number uint32) string {
 		return ""
 	}
 	return cmp.Or(s.cfg.ViewName(number), fmt.Sprintf("number %d", number))
-}
-
-// updatesOf are those of a cluster's endpoints, by the names that the shared view has for clusters: another's cluster of the same name has none of them.
-func updatesOf(c *model.Cluster, shared map[string]*metrics.Updates) *metrics.Updates {
-	if c.View.Name != "" {
-		return nil
-	}
-	return shared[c.Name]
 }

@@ -6,10 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/xlb-project/xlb/internal/anchor"
-	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -58,16 +55,5 @@ func TestViewsAreThoseOfTheFileAndOfTheConfiguration(t *testing.T) {
 	s.cfg.Views = func() []string { return []string{"shop", "bank"} }
 	if got := s.views(cfg); !slices.Equal(got, []string{"bank", "shop"}) {
 		t.Errorf("with a file: %q", got)
-	}
-}
-
-// Views have clusters of the same names. Those of another view than the shared one did not get its updates.
-func TestUpdatesOfEndpointsAreTheSharedViews(t *testing.T) {
-	updates := map[string]*metrics.Updates{"web": {Successes: 4}}
-	if diff := cmp.Diff(&metrics.Updates{Successes: 4}, updatesOf(&model.Cluster{Name: "web"}, updates)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := updatesOf(&model.Cluster{Name: "web", View: model.View{Number: 1, Name: "shop"}}, updates); got != nil {
-		t.Errorf("of another view: %+v", got)
 	}
 }

@@ -16,7 +16,7 @@ const (
 	// maxSize bounds a file of views, in bytes.
 	maxSize = 1 << 20
 	// maxViews and maxSelectors bound the views of a file, and the selectors of a view.
-	maxViews     = 256
+	maxViews     = 255
 	maxSelectors = 1024
 )
 

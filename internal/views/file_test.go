@@ -102,7 +102,7 @@ func TestAFileOfViewsIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 		{"views that are a mapping", "views: {}", "views", "want a list"},
 		{"views without a value", "views:\n", "views", "want a list"},
 		{"field of the file", "views: []\nversion: 1\n", "version", "unknown field"},
-		{"too many views", "views:\n" + manyViews, "views", "has 257 entries, 256 is the most"},
+		{"too many views", "views:\n" + manyViews, "views", "has 256 entries, 255 is the most"},
 		{"a view that is a word", "views: [a]", "views[0]", "want a mapping with name, config, select"},
 		{"field of a view", oneView("name", "a, node: {}"), "views[0].node", "unknown field"},
 		{"field with a name of no field", "views: [{\"a\\nb\": 1}]", "views[0]", "a field has no valid name"},

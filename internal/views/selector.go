@@ -45,6 +45,16 @@ func (f *File) Basis() (b workload.Basis) {
 	return b
 }
 
+// SelectsPods is the name of a view that has a selector by what a container runtime reports; empty: no view has.
+func (f *File) SelectsPods() string {
+	for i := range f.Views {
+		if slices.ContainsFunc(f.Views[i].Select, func(s Selector) bool { return s.Namespace+s.Pod != "" }) {
+			return f.Views[i].Name
+		}
+	}
+	return ""
+}
+
 // selects reports whether a workload has all that the selector asks for. What is not known of the workload it does not have.
 func (s Selector) selects(facts workload.Facts) bool {
 	if s == (Selector{}) || s.Host != facts.Host {

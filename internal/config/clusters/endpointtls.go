@@ -61,7 +61,8 @@ func (t *translator) endpointTLS(in *tlsv3.UpstreamTlsContext, c *clusterv3.Clus
 	common := in.GetCommonTlsContext()
 	options := upstreamHTTP(c)
 	out := &model.UpstreamTLS{
-		SNI: in.GetSni(), AutoHostSNI: in.GetAutoHostSni(), AutoSNI: options.GetAutoSni(),
+		View: t.in.View.Name,
+		SNI:  in.GetSni(), AutoHostSNI: in.GetAutoHostSni(), AutoSNI: options.GetAutoSni(),
 		AutoSAN: in.GetAutoSniSanValidation(), HostSAN: options.GetAutoSanValidation(),
 		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, // as Envoy, whose clients do not speak TLS 1.3 unless they are told to
 	}

@@ -49,8 +49,9 @@ type peer struct {
 	tls, sni string
 	// host is what the endpoint's certificate was checked for; empty: it need not have the name of the request's host.
 	host string
-	// inner: it leads to a listener of this process.
+	// inner: it leads to a listener of this process, of that view.
 	inner bool
+	view  string
 }
 
 // Target is what a connection is secured for.
@@ -83,6 +84,9 @@ type InnerConn interface {
 
 func (d *Destination) peer() peer {
 	p := peer{group: group{d.Workload, d.Address}, inner: d.Inner}
+	if d.Inner {
+		p.view = d.From.View
+	}
 	if d.Target == nil {
 		return p
 	}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/xlb-project/xlb/internal/upstream"
 )
 
 // idleConn is a connection that says nothing.
@@ -82,5 +84,20 @@ func TestNoNameCrowdsTheOthersOut(t *testing.T) {
 	}
 	if c.use("greedy", 236); c.handshakes > 0 {
 		t.Errorf("%d handshakes although there was room", c.handshakes)
+	}
+}
+
+// A connection to a listener of this process is kept for its view: at the same address another view has another listener.
+func TestConnectionsToAListenerAreKeptForItsView(t *testing.T) {
+	at := netip.MustParseAddrPort("10.96.0.1:80")
+	to := func(view string, inner bool) peer {
+		d := Destination{Address: at, Inner: inner, From: upstream.Origin{View: view}}
+		return d.peer()
+	}
+	if to("blue", true) == to("red", true) || to("blue", true) == to("", true) {
+		t.Error("connections to the listeners of two views are one to the pool")
+	}
+	if first, again := to("blue", true), to("blue", true); first != again || to("blue", false) != to("red", false) {
+		t.Error("connections to one listener, or to a server, are several to the pool")
 	}
 }

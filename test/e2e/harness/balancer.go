@@ -259,6 +259,7 @@ func (b *Balancer) startXLB(t testing.TB, mode Mode, config Config, places []*Pl
 		argv = append(argv, "--cgroup", p.Cgroup())
 	}
 	argv = append(argv, config.Arguments...)
+	argv = append(argv, b.writeViews(t, config.Views)...)
 	if config.Files > 0 {
 		argv = append([]string{"prlimit", fmt.Sprintf("--nofile=%d:%[1]d", config.Files), "--"}, argv...)
 	}

@@ -22,6 +22,8 @@ type Config struct {
 	Admin map[string]any
 	// Arguments of XLB are added to its command line.
 	Arguments []string
+	// Views are configurations of XLB for some of the workloads.
+	Views []View
 	// Files is how many descriptors XLB may have; 0: as many as the test.
 	Files int
 	// Drain is how long an Envoy serves what a listener that has gone leaves behind: it closes those connections then, also in the midst of a

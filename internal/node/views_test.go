@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/views"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+func viewsAt(dir string) *views.File {
+	return &views.File{Views: []views.View{
+		{Name: "shop", Config: filepath.Join(dir, "shop.yaml"), Select: []views.Selector{{Cgroup: "/shop"}}},
+		{Name: "bank", Config: filepath.Join(dir, "bank.yaml"), Select: []views.Selector{{Netns: "bank"}}},
+	}}
+}
+
+func TestAWorkloadsViewIsTheNumberOfTheFirstThatSelectsIt(t *testing.T) {
+	n := &Node{o: Options{Views: viewsAt("/")}}
+	for _, tt := range []struct {
+		facts workload.Facts
+		want  uint32
+	}{
+		{workload.Facts{Cgroup: "/shop/web"}, 1},
+		{workload.Facts{Netns: "/run/netns/bank"}, 2},
+		{workload.Facts{Cgroup: "/shop", Netns: "/run/netns/bank"}, 1},
+		{workload.Facts{Cgroup: "/other"}, 0},
+		{workload.Facts{Host: true}, 0},
+	} {
+		if got := n.viewOf(tt.facts); got != tt.want {
+			t.Errorf("%+v: view %d, want %d", tt.facts, got, tt.want)
+		}
+	}
+}
+
+// A bootstrap that cannot be used keeps the daemon from starting, and the error says of which view it is.
+func TestTheBootstrapsOfAllViewsAreRead(t *testing.T) {
+	const empty = "dynamic_resources: {lds_config: {resource_api_version: V3, path_config_source: {path: /nowhere}}}\nnode: {id: a, cluster: b}\n"
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	o := Options{ConfigPath: write("envoy.yaml", empty), Views: viewsAt(dir)}
+	write("shop.yaml", empty)
+	if err := Validate(o); err == nil || !strings.Contains(err.Error(), "view bank: ") {
+		t.Errorf("without the file of view bank: %v", err)
+	}
+	write("bank.yaml", "admin: {}\n"+empty)
+	if err := Validate(o); err == nil || !strings.Contains(err.Error(), "view bank: ") || !strings.Contains(err.Error(), "admin") {
+		t.Errorf("with an admin API in view bank: %v", err)
+	}
+	write("bank.yaml", empty)
+	boot, err := o.load(t.Context())
+	if err != nil || len(boot.others) != 2 {
+		t.Fatalf("got %+v, %v, want a bootstrap of each view", boot, err)
+	}
+}

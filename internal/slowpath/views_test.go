@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slowpath
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// observed keeps the last report.
+type observed struct{ atomic.Pointer[Report] }
+
+// Observe implements Observer.
+func (o *observed) Observe(r Report) { o.Store(&r) }
+
+// What a request's header names as its cluster is a cluster of the listener's view, or there is no such cluster: a client cannot reach another view's by its name.
+func TestAHeaderNamesNoClusterOfAnotherView(t *testing.T) {
+	served := httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	blue := model.View{Number: 1, Name: "blue"}
+	seen := &observed{}
+	f := newFront(t, list(served), func(c *Config, r *model.Route) {
+		r.Clusters = []model.WeightedCluster{{Header: "x-cluster", Weight: 1}}
+		of := activeOf(c)
+		of.view = blue
+		of.cluster = func(name string) *model.Cluster {
+			if name != "c" {
+				return nil
+			}
+			return &model.Cluster{View: blue, Name: name, ConnectTimeout: 2 * time.Second}
+		}
+		of.others = func(key model.ClusterKey) *model.Cluster {
+			return &model.Cluster{View: model.View{Number: 2, Name: key.View}, Name: key.Name, ConnectTimeout: 2 * time.Second}
+		}
+		c.Observer = seen
+	})
+	for _, tt := range []struct{ named, status string }{
+		{"c", "200"},
+		{"other", "503"},
+		{"c of view red", "503"},
+	} {
+		answer := f.exchange(fmt.Sprintf("GET / HTTP/1.1\r\nHost: a\r\nX-Cluster: %s\r\nConnection: close\r\n\r\n", tt.named))
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+tt.status) {
+			t.Errorf("cluster %q: got %.40q, want %s", tt.named, answer, tt.status)
+		}
+		if got := seen.Load().Cluster; tt.status == "200" && got != blue.Cluster("c") {
+			t.Errorf("the request is counted for %s, want %s", got, blue.Cluster("c"))
+		}
+	}
+}
+
+// A claim of the kernel's on an endpoint of another view's cluster holds for no route, whatever the cluster's name.
+func TestAClaimIsForClustersOfItsViewAlone(t *testing.T) {
+	blue := model.View{Number: 1, Name: "blue"}
+	route := &model.Route{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
+	for _, tt := range []struct {
+		key  model.ClusterKey
+		want bool
+	}{
+		{blue.Cluster("c"), true},
+		{blue.Cluster("d"), false},
+		{model.SharedCluster("c"), false},
+		{model.ClusterKey{View: "red", Name: "c"}, false},
+	} {
+		claim := &Claim{Cluster: tt.key}
+		if got := claim.share(blue, route, nil) != nil; got != tt.want {
+			t.Errorf("a claim on %s: taken %t, want %t", tt.key, got, tt.want)
+		}
+	}
+}

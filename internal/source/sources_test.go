@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// ofView is a bootstrap with a listener and two clusters, of which the second has its endpoint at that port.
+const ofView = `
+static_resources:
+  listeners:
+  - name: web
+    address: {socket_address: {address: 10.96.0.1, port_value: 80}}
+    filter_chains:
+    - filters:
+      - name: http
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: web
+          route_config:
+            virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: b}}]}]
+          http_filters: [{name: router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+  clusters:
+  - {name: a, load_assignment: {cluster_name: a, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.0.0.1, port_value: 80}}}}]}]}}
+  - {name: b, load_assignment: {cluster_name: b, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.0.0.2, port_value: %d}}}}]}]}}
+`
+
+// viewsRig are the sources of the shared view, and of "blue" and "red".
+type viewsRig struct {
+	t *testing.T
+	*Sources
+	// active are the configurations that were put in force, refuse is what the next one is refused with.
+	active []*model.Config
+	refuse error
+}
+
+func newViewsRig(t *testing.T) *viewsRig {
+	t.Helper()
+	r := &viewsRig{t: t}
+	shared, blue, red := r.load(model.View{}, 8000), r.load(model.View{Number: 1, Name: "blue"}, 8100), r.load(model.View{Number: 2, Name: "red"}, 8200)
+	r.Sources = NewSources(Config{
+		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.ClusterKey) *model.Cluster { return nil },
+		Activate: func(cfg *model.Config) error {
+			if r.refuse != nil {
+				return r.refuse
+			}
+			if !r.started {
+				t.Error("what a source says from here on would be kept, and not put in force")
+			}
+			r.active = append(r.active, cfg)
+			return nil
+		},
+	}, shared, blue, red)
+	t.Cleanup(r.Close)
+	if err := r.Activate(); err != nil {
+		t.Fatal(err)
+	}
+	r.Begin(shared, blue, red)
+	return r
+}
+
+func (r *viewsRig) load(v model.View, port int) *Bootstrap {
+	r.t.Helper()
+	b, err := Load(context.Background(), File{View: v, Path: v.Name + ".yaml", Text: fmt.Appendf(nil, ofView, port)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// reload has a view's file say another port.
+func (r *viewsRig) reload(view string, port int) error {
+	one := r.of(view)
+	return one.replaceBootstrap(r.load(one.cfg.File.View, port))
+}
+
+// last is what was put in force last.
+func (r *viewsRig) last() *model.Config { return r.active[len(r.active)-1] }
+
+// ports are those of the clusters b, by their views.
+func ports(cfg *model.Config) map[string]uint16 {
+	out := map[string]uint16{}
+	for _, c := range cfg.Clusters {
+		if c.Name == "b" {
+			out[c.View.Name] = c.Endpoints[0].Address.Port()
+		}
+	}
+	return out
+}
+
+func TestAllViewsAreActivatedAtOnce(t *testing.T) {
+	r := newViewsRig(t)
+	if len(r.active) != 1 {
+		t.Fatalf("%d configurations were put in force at the start, want 1", len(r.active))
+	}
+	cfg := r.last()
+	for _, v := range []model.View{{}, {Number: 1, Name: "blue"}, {Number: 2, Name: "red"}} {
+		for _, name := range []string{"a", "b"} {
+			if c := cfg.Cluster(v.Cluster(name)); c == nil || c.View != v {
+				t.Errorf("%s: got %+v", v.Cluster(name), c)
+			}
+		}
+		if !slices.ContainsFunc(cfg.Listeners, func(l *model.Listener) bool { return l.View == v && l.Name == "web" }) {
+			t.Errorf("%s is not there", v.Listener("web"))
+		}
+	}
+	if len(cfg.Listeners) != 3 || len(cfg.Clusters) != 6 {
+		t.Errorf("%d listeners and %d clusters, want 3 and 6", len(cfg.Listeners), len(cfg.Clusters))
+	}
+}
+
+// What replaces a view's file is a change of that view's clusters and listeners alone, by their pointers: what it costs depends on nothing else.
+func TestAViewsChangeIsOfThatViewAlone(t *testing.T) {
+	for view, want := range map[string]map[string]uint16{
+		"":     {"": 9000, "blue": 8100, "red": 8200},
+		"blue": {"": 8000, "blue": 9000, "red": 8200},
+		"red":  {"": 8000, "blue": 8100, "red": 9000},
+	} {
+		r := newViewsRig(t)
+		before := r.last()
+		if err := r.reload(view, 9000); err != nil {
+			t.Fatal(err)
+		}
+		now := r.last()
+		if got := ports(now); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("view %q: ports %v, want %v", view, got, want)
+		}
+		changed := model.ChangeOf(before.Clusters, now.Clusters)
+		for _, c := range append(changed.Removed, changed.Added...) {
+			if c.View.Name != view {
+				t.Errorf("view %q: %s is another cluster now", view, c.Key())
+			}
+		}
+		for i, l := range now.Listeners {
+			if (l == before.Listeners[i]) == (l.View.Name == view) {
+				t.Errorf("view %q: %s: the same as before: %t", view, l.FullName(), l == before.Listeners[i])
+			}
+		}
+	}
+}
+
+// A view whose change is refused stays as it was, and is so also in what another view puts in force later.
+func TestARefusedViewKeepsNoOtherFromBeingChanged(t *testing.T) {
+	r := newViewsRig(t)
+	r.refuse = errors.New("no room")
+	if err := r.reload("blue", 9100); !errors.Is(err, r.refuse) {
+		t.Errorf("got %v, want %v", err, r.refuse)
+	}
+	r.refuse = nil
+	for _, view := range []string{"red", ""} {
+		if err := r.reload(view, 9000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]uint16{"": 9000, "blue": 8100, "red": 9000}
+	if got := ports(r.last()); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("ports %v, want %v", got, want)
+	}
+	if err := r.Reactivate(); err != nil || fmt.Sprint(ports(r.last())) != fmt.Sprint(want) {
+		t.Errorf("once more: %v, ports %v, want %v", err, ports(r.last()), want)
+	}
+}
+
+// What Activate refuses of all views together ends the start.
+func TestAStartFailsWithWhatRefusesTheViews(t *testing.T) {
+	r := &viewsRig{t: t, refuse: errors.New("no room")}
+	r.Sources = NewSources(Config{
+		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.ClusterKey) *model.Cluster { return nil }, Activate: func(*model.Config) error { return r.refuse },
+	}, r.load(model.View{}, 8000), r.load(model.View{Number: 1, Name: "blue"}, 8100))
+	t.Cleanup(r.Close)
+	if err := r.Activate(); !errors.Is(err, r.refuse) {
+		t.Errorf("got %v, want %v", err, r.refuse)
+	}
+}

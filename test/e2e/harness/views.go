@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// View is a configuration for some of the workloads.
+type View struct {
+	Name string
+	// Select are its selectors, as in a file of views.
+	Select []map[string]any
+	// Config has listeners, clusters and fields of the view's bootstrap.
+	Config Config
+}
+
+// writeViews writes the files of views, and returns the arguments that name them.
+func (b *Balancer) writeViews(t testing.TB, list []View) (arguments []string) {
+	t.Helper()
+	if list == nil {
+		return nil
+	}
+	all := []any{}
+	for _, v := range list {
+		b.ReplaceView(t, v.Name, v.Config)
+		all = append(all, object{"name": v.Name, "config": filepath.Base(b.viewFile(v.Name)), "select": v.Select})
+	}
+	file := filepath.Join(b.dir, "views.yaml")
+	b.replace(t, file, toYAML(t, object{"views": all}))
+	return []string{"--views", file}
+}
+
+// ReplaceView changes the file of a view, and leaves it to the balancer to notice.
+func (b *Balancer) ReplaceView(t testing.TB, name string, config Config) {
+	t.Helper()
+	whole := config.bootstrap(b.Admin, false)
+	delete(whole, "admin")
+	b.replace(t, b.viewFile(name), toYAML(t, whole))
+}
+
+func (b *Balancer) viewFile(name string) string { return filepath.Join(b.dir, "view-"+name+".yaml") }
