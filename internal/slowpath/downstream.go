@@ -58,18 +58,27 @@ type downstream struct {
 }
 
 func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
-	active := p.config.Active()
 	d := &downstream{
-		proxy: p, session: s, active: active, sees: active.View(s.Listener), conn: conn, ticket: ticketOf(s.Ticket),
+		proxy: p, session: s, conn: conn, ticket: ticketOf(s.Ticket),
 		in:     &conns.Source{Conn: conn},
 		reader: readers.Get().(*bufio.Reader),
 		out:    h1.NewWriter(conn, p.config.Crashes, conns.Abort),
 		head:   buffers.Head(),
 	}
+	d.goByLatest()
 	*d.head = append((*d.head)[:0], s.Resumed.request()...)
 	d.reader.Reset(d.in)
 	d.headMemory.memory = d.memory()
 	return d
+}
+
+// goByLatest has what follows go by the configuration that is in force by now. The view is that of the connection's listener as soon as there is a configuration with
+// the listener: the kernel leads clients to a new one a moment before. It stays when the listener has gone.
+func (d *downstream) goByLatest() {
+	d.active = d.proxy.config.Active()
+	if v := d.active.View(d.session.Listener); v != (model.View{}) {
+		d.sees = v
+	}
 }
 
 // clusterNamed is the one that the listener's view calls so, in the configuration that the request goes by at this moment; nil: there is no such cluster.
@@ -112,7 +121,7 @@ func (d *downstream) run(ctx context.Context) (quiet bool, err error) {
 	d.measure()
 	defer d.countBytes()
 	for at := new(boundary); ; {
-		d.active = d.proxy.config.Active()
+		d.goByLatest()
 		end, state, reply := d.readHead(at)
 		d.serves.Workload = d.session.workload()
 		switch state {

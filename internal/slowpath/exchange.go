@@ -109,7 +109,7 @@ func (d *downstream) serveOne(ctx context.Context, end int) (next *boundary, err
 		return nil, nil
 	}
 	d.requests++
-	d.active = d.proxy.config.Active() // its head may have been long in coming
+	d.goByLatest() // its head may have been long in coming
 	x := &exchange{
 		downstream: d, body: d.bodyOf(&h, end), view: view, bodyMemory: d.memory(),
 		Request: headers.Request{Head: h, Began: time.Now(), Conn: d.conn, Clusters: d.clusterNamed},

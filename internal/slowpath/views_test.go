@@ -3,7 +3,9 @@
 package slowpath
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -51,6 +53,46 @@ func TestAHeaderNamesNoClusterOfAnotherView(t *testing.T) {
 		if got := seen.Load().Cluster; tt.status == "200" && got != blue.Cluster("c") {
 			t.Errorf("the request is counted for %s, want %s", got, blue.Cluster("c"))
 		}
+	}
+}
+
+// The kernel leads clients to a new listener a moment before the slow path knows it. Requests of such a connection go to clusters of the listener's view, and not to
+// those of the shared one that have their names.
+func TestAConnectionThatIsFasterThanItsListenersConfigurationSeesItsView(t *testing.T) {
+	served := httpEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	seen, blue := &observed{}, model.View{Number: 1, Name: "blue"}
+	var known atomic.Pointer[configuration]
+	var whole *configuration
+	f := newFront(t, list(served), func(c *Config, _ *model.Route) {
+		whole = activeOf(c)
+		whole.view, whole.others = blue, func(key model.ClusterKey) *model.Cluster {
+			return &model.Cluster{Name: key.Name, ConnectTimeout: 2 * time.Second}
+		}
+		of := *whole
+		whole.cluster = func(name string) *model.Cluster {
+			return &model.Cluster{View: blue, Name: name, ConnectTimeout: 2 * time.Second}
+		}
+		of.view, of.routes = model.View{}, nil
+		known.Store(&of)
+		c.Active, c.Observer = func() Configuration { return known.Load() }, seen
+	})
+	conn := f.dial()
+	answers := bufio.NewReader(conn)
+	for _, want := range []int{http.StatusNotFound, http.StatusOK} {
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil || answer.StatusCode != want {
+			t.Fatalf("got %+v, %v, want %d", answer, err, want)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Fatal(err)
+		}
+		known.Store(whole)
+	}
+	if got := seen.Load().Cluster; got != blue.Cluster("c") {
+		t.Errorf("the request goes to %s, want %s", got, blue.Cluster("c"))
 	}
 }
 
