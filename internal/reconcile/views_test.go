@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
+
+// viewNumber returns the view with that number; 0 is the shared one.
+func viewNumber(i int) model.View {
+	if i == 0 {
+		return model.View{}
+	}
+	return model.View{Number: uint32(i), Name: fmt.Sprintf("v%d", i)}
+}
+
+// seenBy is a configuration as a view's. Names and addresses of listeners stay; the endpoints are the view's own, but for some that all views have.
+func seenBy(v model.View, cfg *model.Config) *model.Config {
+	out := &model.Config{}
+	for _, l := range cfg.Listeners {
+		of := *l
+		of.View = v
+		out.Listeners = append(out.Listeners, &of)
+	}
+	for _, c := range cfg.Clusters {
+		of := *c
+		of.View, of.Endpoints = v, slices.Clone(c.Endpoints)
+		for i := range of.Endpoints {
+			if e := &of.Endpoints[i]; e.Address.Port()%4 != 0 {
+				e.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 80, byte(v.Number), 1}), e.Address.Port())
+			}
+		}
+		out.Clusters = append(out.Clusters, &of)
+	}
+	return out
+}
+
+// together is what source makes of the configurations of all views.
+func together(parts []*model.Config) *model.Config {
+	out := &model.Config{}
+	for _, p := range parts {
+		out.Listeners, out.Clusters = append(out.Listeners, p.Listeners...), append(out.Clusters, p.Clusters...)
+	}
+	return out
+}
+
+// differsFrom says how what a view's workloads find in the maps differs from what its configuration says, as if it were alone; "" is in no way.
+func (g *rig) differsFrom(v model.View, cfg *model.Config, requests []*matcher.Request) string {
+	for port := 80; port < 83; port++ {
+		key := maps.KeyOf(address(port))
+		key.View = v.Number
+		number, found, err := g.kernel.cfg.VIPs.Lookup(key)
+		l := listenerOn(cfg, address(port))
+		if err != nil || found != (l != nil) {
+			return fmt.Sprintf("port %d: found %t, %v", port, found, err)
+		}
+		if l == nil {
+			continue
+		}
+		for n, r := range requests {
+			if why := g.agreesIn(v, cfg, l, r, g.kernel.route(number, r, uint32(n)), uint32(n)); why != "" {
+				return fmt.Sprintf("port %d, %q %q: %s", port, r.Authority, r.Path, why)
+			}
+		}
+	}
+	return ""
+}
+
+// agreesIn compares a decision, and the endpoints that it leads to, with the routes and clusters of a view.
+func (g *rig) agreesIn(v model.View, cfg *model.Config, l *model.Listener, r *matcher.Request, got routing, draw uint32) string {
+	want := l.Routes.Match(r)
+	if want == nil {
+		return g.agreeWith(nil, got, draw)
+	}
+	share := want.Share(uint64(draw))
+	if got.verdict != maps.VerdictOk {
+		return fmt.Sprintf("%s, want %s", maps.VerdictName(got.verdict), share.Name)
+	}
+	key := v.Cluster(share.Name)
+	index, known := g.r.clusters.Index(key)
+	if !known || index != got.cluster && g.r.clusters.EntryOf(key, share.Criteria) != got.cluster {
+		return fmt.Sprintf("leads to cluster %d, want %s", got.cluster, key)
+	}
+	at := map[uint32]netip.AddrPort{}
+	for _, e := range g.r.clusters.Endpoints() {
+		if e.Cluster == key {
+			at[e.Index] = e.Address
+		}
+	}
+	var found []string
+	for _, e := range g.kernel.schedule(index) {
+		found = append(found, at[e].String())
+	}
+	if wanted := scheduleOf(cfg, key); !slices.Equal(found, wanted) {
+		return fmt.Sprintf("%s lists %q, want %q", key, found, wanted)
+	}
+	return ""
+}
+
+// scheduleOf is that of a cluster in a configuration.
+func scheduleOf(cfg *model.Config, key model.ClusterKey) (list []string) {
+	image, _ := compile.Compile(cfg)
+	for _, c := range image.Clusters {
+		if c.Key != key {
+			continue
+		}
+		root := c.RootOf(0, compiled.Learned{})
+		for _, e := range endpointsBelow(&root) {
+			list = append(list, c.Endpoints[e].Address.String())
+		}
+	}
+	return list
+}
+
+// Views whose names and addresses are the same, and of which one after another changes, each find in the maps what their own configuration says, also where
+// a change fails half way: then the one that changes has its old configuration or its new one, listener by listener, and no other has changed.
+func TestEachViewIsServedAsIfItWereAlone(t *testing.T) {
+	const views = 4
+	w := randomWorld(t)
+	failures := 0
+	for range 12 {
+		sizes := testSizes
+		sizes.Endpoints, sizes.Clusters, sizes.Groups, sizes.RouteTables, sizes.VHosts = 1024, 256, 1024, 256, 1024
+		g, compiler := newRigOf(t, sizes), compile.NewCompiler()
+		var parts []*model.Config
+		for i := range views {
+			parts = append(parts, seenBy(viewNumber(i), w.config()))
+		}
+		for step := range 40 {
+			changed := w.IntN(views)
+			next := slices.Clone(parts)
+			next[changed] = w.stepOf(viewNumber(changed), parts[changed])
+			image, _ := compiler.Compile(together(next))
+			if left := w.IntN(60); step > 0 && w.IntN(3) == 0 {
+				g.fail = func() bool { left--; return left < 0 }
+			}
+			err := g.r.Switch(image)
+			if err == nil {
+				err = g.r.Reclaim()
+			}
+			g.fail = nil
+			requests := w.requests(6)
+			for i := range views {
+				if i == changed && err != nil {
+					continue
+				}
+				if why := g.differsFrom(viewNumber(i), next[i], requests); why != "" {
+					t.Fatalf("step %d, view %d has changed (err %v): view %d is not served by its own configuration: %s", step, changed, err, i, why)
+				}
+			}
+			if err != nil {
+				failures++
+				if w.IntN(2) == 0 {
+					// The one before is put in force again, or else what comes next.
+					next = parts
+					image, _ = compiler.Compile(together(next))
+				}
+				if err := g.r.Switch(image); err != nil {
+					t.Fatal(err)
+				}
+			}
+			parts = next
+			w.release(g)
+			if err := g.r.Reclaim(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range views {
+				if why := g.differsFrom(viewNumber(i), parts[i], requests); why != "" {
+					t.Fatalf("step %d, behind a change of view %d: view %d is not served by its own configuration: %s", step, changed, i, why)
+				}
+			}
+		}
+		g.requireNothingLeft(together(parts))
+	}
+	if failures < 10 {
+		t.Errorf("%d changes have failed, want more", failures)
+	}
+}
+
+// stepOf changes a view's configuration: a cluster, listeners, or all of it.
+func (w world) stepOf(v model.View, cfg *model.Config) *model.Config {
+	next := *cfg
+	next.Clusters = slices.Clone(cfg.Clusters)
+	switch w.IntN(4) {
+	case 0:
+		return seenBy(v, w.config())
+	case 1:
+		next.Listeners = nil
+		for _, l := range cfg.Listeners {
+			of := *l
+			of.Routes = w.table(cfg.Clusters)
+			next.Listeners = append(next.Listeners, &of)
+		}
+	default:
+		i := w.IntN(len(cfg.Clusters))
+		c := w.cluster(cfg.Clusters[i].Name)
+		next.Clusters[i] = seenBy(v, &model.Config{Clusters: []*model.Cluster{c}}).Clusters[0]
+	}
+	return &next
+}
+
+// requireNothingLeft demands that the maps take what a fresh start would take, but for numbers that are never given back.
+func (g *rig) requireNothingLeft(cfg *model.Config) {
+	g.t.Helper()
+	for _, e := range g.r.Endpoints() {
+		if e.Gone {
+			g.r.ReleaseEndpoint(e.Index)
+		}
+	}
+	if err := g.r.Reclaim(); err != nil {
+		g.t.Fatal(err)
+	}
+	fresh := newRigOf(g.t, g.kernel.cfg.Sizes)
+	fresh.mustApply(cfg)
+	got, want := g.inUse(), fresh.inUse()
+	got["listener numbers"] = want["listener numbers"]
+	for what := range want {
+		if got[what] != want[what] {
+			g.t.Errorf("%s: %d, want %d", what, got[what], want[what])
+		}
+	}
+}
