@@ -86,10 +86,6 @@ func (g *rig) agreesIn(v model.View, cfg *model.Config, l *model.Listener, r *ma
 		return fmt.Sprintf("%s, want %s", maps.VerdictName(got.verdict), share.Name)
 	}
 	key := v.Cluster(share.Name)
-	index, known := g.r.clusters.Index(key)
-	if !known || index != got.cluster && g.r.clusters.EntryOf(key, share.Criteria) != got.cluster {
-		return fmt.Sprintf("leads to cluster %d, want %s", got.cluster, key)
-	}
 	at := map[uint32]netip.AddrPort{}
 	for _, e := range g.r.clusters.Endpoints() {
 		if e.Cluster == key {
@@ -97,23 +93,45 @@ func (g *rig) agreesIn(v model.View, cfg *model.Config, l *model.Listener, r *ma
 		}
 	}
 	var found []string
-	for _, e := range g.kernel.schedule(index) {
+	for _, e := range g.kernel.schedule(got.cluster) {
 		found = append(found, at[e].String())
 	}
-	if wanted := scheduleOf(cfg, key); !slices.Equal(found, wanted) {
-		return fmt.Sprintf("%s lists %q, want %q", key, found, wanted)
+	if wanted := scheduleOf(alone(cfg), share.Name, share.Criteria); !slices.Equal(found, wanted) {
+		return fmt.Sprintf("leads to %q, want %q of %s %s", found, wanted, key, share.Criteria)
 	}
 	return ""
 }
 
-// scheduleOf is that of a cluster in a configuration.
-func scheduleOf(cfg *model.Config, key model.ClusterKey) (list []string) {
+// alone is the configuration of a view as that of a daemon without views.
+func alone(cfg *model.Config) *model.Config {
+	out := &model.Config{}
+	for _, l := range cfg.Listeners {
+		of := *l
+		of.View = model.View{}
+		out.Listeners = append(out.Listeners, &of)
+	}
+	for _, c := range cfg.Clusters {
+		of := *c
+		of.View = model.View{}
+		out.Clusters = append(out.Clusters, &of)
+	}
+	return out
+}
+
+// scheduleOf is that of a cluster in a configuration, or of its subset with these criteria.
+func scheduleOf(cfg *model.Config, name string, criteria model.Metadata) (list []string) {
 	image, _ := compile.Compile(cfg)
 	for _, c := range image.Clusters {
-		if c.Key != key {
+		if c.Key.Name != name {
 			continue
 		}
-		root := c.RootOf(0, compiled.Learned{})
+		part := 0
+		for _, s := range c.Subsets {
+			if s.Criteria == criteria {
+				part = s.Part
+			}
+		}
+		root := c.RootOf(part, compiled.Learned{})
 		for _, e := range endpointsBelow(&root) {
 			list = append(list, c.Endpoints[e].Address.String())
 		}
