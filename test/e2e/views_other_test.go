@@ -17,7 +17,7 @@ import (
 
 // Addresses that listeners of some kinds have in views.
 var (
-	plainService = netip.MustParseAddrPort("10.96.0.91:3306")
+	tcpService = netip.MustParseAddrPort("10.96.0.91:3306")
 )
 
 // allKinds is a configuration of a view in which all names are the same, whatever view it is: HTTP, a listener that is another's endpoint, one without HTTP, and a
@@ -36,7 +36,7 @@ func (v *viewers) allKinds(view string) harness.Config {
 		Listeners: []harness.Listener{
 			{Address: podService, Table: table},
 			{Address: onlyService, Hosts: []harness.VirtualHost{{Routes: []harness.Route{{Clusters: harness.To("origins")}}}}},
-			{Address: plainService, TCP: m{"cluster": "origins"}},
+			{Address: tcpService, TCP: m{"cluster": "origins"}},
 		},
 		Clusters: []harness.Cluster{server("origins"), server("only-" + view), {Name: "inner", Endpoints: []netip.AddrPort{onlyService}}},
 	}
@@ -97,7 +97,7 @@ func TestListenersOfAllKindsAreTheirViewsOwn(t *testing.T) {
 				{"by a header, to its view's own cluster", "/named/", "x-to: only-" + own, "200 " + own + " a", podService},
 				{"by a header, to another view's cluster", "/named/", "x-to: only-" + other, "503 ", podService},
 				{"by a header, to another view's cluster as it is shown", "/named/", "x-to: " + other + "/origins", "503 ", podService},
-				{"without HTTP", "/", "", "200 " + own + " a", plainService},
+				{"without HTTP", "/", "", "200 " + own + " a", tcpService},
 			} {
 				var lines []string
 				if tt.line != "" {
