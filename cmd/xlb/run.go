@@ -371,6 +371,13 @@ func (f *runFlags) chooseViews(o *node.Options) (err error) {
 	if o.Views, err = views.Read(f.views); err != nil {
 		return fmt.Errorf("--views: %w", err)
 	}
+	if name := o.Views.SelectsOthers(); name != "" && !o.OtherNamespaces {
+		return fmt.Errorf("--views %s: view %s selects other network namespaces than the daemon's own, which is the only one that is served (--namespaces=own, or the daemon lacks CAP_SYS_ADMIN "+
+			"and CAP_SYS_PTRACE): have others served, or select {host: true} alone", f.views, name)
+	}
+	if name := o.Views.SelectsHost(); name != "" && o.NoOwnNamespace {
+		return fmt.Errorf("--views %s: view %s selects the host's own network namespace, which --namespaces=others does not serve: leave one of the two out", f.views, name)
+	}
 	name := o.Views.SelectsPods()
 	if name == "" {
 		return nil

@@ -47,8 +47,21 @@ func (f *File) Basis() (b workload.Basis) {
 
 // SelectsPods is the name of a view that has a selector by what a container runtime reports; empty: no view has.
 func (f *File) SelectsPods() string {
+	return f.withSelector(func(s Selector) bool { return s.Namespace+s.Pod != "" })
+}
+
+// SelectsHost is the name of a view that has a selector of the host's own network namespace, SelectsOthers of one that selects other ones; empty: no view has.
+func (f *File) SelectsHost() string { return f.withSelector(func(s Selector) bool { return s.Host }) }
+
+// SelectsOthers is described with SelectsHost.
+func (f *File) SelectsOthers() string {
+	return f.withSelector(func(s Selector) bool { return !s.Host })
+}
+
+// withSelector is the name of the first view that has such a selector.
+func (f *File) withSelector(is func(Selector) bool) string {
 	for i := range f.Views {
-		if slices.ContainsFunc(f.Views[i].Select, func(s Selector) bool { return s.Namespace+s.Pod != "" }) {
+		if slices.ContainsFunc(f.Views[i].Select, is) {
 			return f.Views[i].Name
 		}
 	}
