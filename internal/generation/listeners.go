@@ -61,6 +61,12 @@ func (l *listeners) InnerListener(v model.View, at netip.AddrPort) *model.Listen
 	return l.inner.At(v, at)
 }
 
+// HasListener reports whether a listener is known by that, also one that has departed.
+func (l *listeners) HasListener(id string) bool {
+	_, hasRoutes := l.tables[id]
+	return hasRoutes || l.tcp[id] != nil
+}
+
 // View is that of a listener, of one that has departed, too.
 func (l *listeners) View(id string) model.View { return l.views[id] }
 

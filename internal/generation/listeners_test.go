@@ -62,6 +62,9 @@ func TestRoutesOfARemovedListenerServeOnForAWhile(t *testing.T) {
 			// Another change of listeners has the time looked at.
 			g = g.with(now.Add(tt.after), numbered{"b": 2}, &model.Listener{Name: "b", Routes: &model.RouteTable{}})
 			table, ok := g.Routes(ListenerID(1))
+			if has := g.HasListener(ListenerID(1)); has != tt.want {
+				t.Errorf("the listener is there: %t, want %t", has, tt.want)
+			}
 			if ok != tt.want || g.Departed(ListenerID(1)) != tt.want || ok && table != routes {
 				t.Errorf("routes %t, departed %t, want %t", ok, g.Departed(ListenerID(1)), tt.want)
 			}

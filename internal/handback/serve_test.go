@@ -34,6 +34,8 @@ func (justTCP) TCP(string) *model.TCPProxy {
 	return &model.TCPProxy{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 }
 
+func (justTCP) HasListener(string) bool { return true }
+
 func (justTCP) View(string) model.View { return model.View{} }
 
 func (justTCP) Cluster(key model.ClusterKey) *model.Cluster { return &model.Cluster{Name: key.Name} }

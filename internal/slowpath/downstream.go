@@ -72,10 +72,14 @@ func newDownstream(p *Proxy, conn net.Conn, s Session) *downstream {
 	return d
 }
 
-// goByLatest has what follows go by the configuration that is in force by now. The view is that of the connection's listener as soon as there is a configuration with
-// the listener: the kernel leads clients to a new one a moment before. It stays when the listener has gone.
+// goByLatest has what follows go by the configuration that is in force by now, or is about to be: the kernel leads clients to a new listener a moment before. The
+// view is that of the connection's listener; it stays when the listener has gone.
 func (d *downstream) goByLatest() {
 	d.active = d.proxy.config.Active()
+	if await := d.proxy.config.AwaitSwitch; await != nil && !d.active.HasListener(d.session.Listener) {
+		await()
+		d.active = d.proxy.config.Active()
+	}
 	if v := d.active.View(d.session.Listener); v != (model.View{}) {
 		d.sees = v
 	}

@@ -29,6 +29,9 @@ func (found) TCP(string) *model.TCPProxy { return nil }
 // Inspection implements Configuration.
 func (found) Inspection(string) *model.Inspection { return nil }
 
+// HasListener implements Configuration.
+func (found) HasListener(string) bool { return true }
+
 // View implements Configuration.
 func (f found) View(string) model.View { return f.cluster.View }
 

@@ -324,7 +324,9 @@ type configuration struct {
 	// cluster are those of the listeners' view, others those of other views.
 	cluster func(name string) *model.Cluster
 	view    model.View
-	others  func(key model.ClusterKey) *model.Cluster
+	// hasNoListener: no listener is known yet.
+	hasNoListener bool
+	others        func(key model.ClusterKey) *model.Cluster
 }
 
 func (c *configuration) active() Configuration { return c }
@@ -367,6 +369,8 @@ func (c *configuration) Inspection(listener string) *model.Inspection {
 	}
 	return c.inspection(listener)
 }
+
+func (c *configuration) HasListener(string) bool { return !c.hasNoListener }
 
 func (c *configuration) View(string) model.View { return c.view }
 

@@ -126,6 +126,8 @@ type Configuration interface {
 	// Inspection returns what the first bytes of a connection to a listener decide, nil where nothing. TCP does not say anything about
 	// such a listener.
 	Inspection(listener string) *model.Inspection
+	// HasListener reports whether the listener is one of the configuration's, or of those that it serves until their connections have ended.
+	HasListener(listener string) bool
 	// View is that of a listener. It stays the same as long as connections to the listener are open.
 	View(listener string) model.View
 	// Cluster returns the cluster with that key, or nil.
@@ -135,8 +137,11 @@ type Configuration interface {
 // Config is what a Proxy needs. Active and Balancer are required and must be safe for concurrent use.
 type Config struct {
 	// Active is the configuration in force. A request has its route and its clusters from the same one.
-	Active   func() Configuration
-	Balancer Balancer
+	Active func() Configuration
+	// AwaitSwitch waits for a configuration that is being put in force, if there is one: clients are led to its listeners a moment before it is Active. May be
+	// nil: then Active has the listeners of all clients.
+	AwaitSwitch func()
+	Balancer    Balancer
 	// Retrying begins to choose for the retries of a request, whose policy leaves priorities out behind so many attempts each
 	// (Retry.AvoidPriorities). May be nil: then retries go where other requests go.
 	Retrying func(cluster model.ClusterKey, criteria model.Metadata, frequency uint32) RetryBalancer

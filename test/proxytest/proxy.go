@@ -47,6 +47,9 @@ func (configuration) TCP(string) *model.TCPProxy { return nil }
 // Inspection implements slowpath.Configuration.
 func (configuration) Inspection(string) *model.Inspection { return nil }
 
+// HasListener implements slowpath.Configuration.
+func (c configuration) HasListener(listener string) bool { return c.tables[listener] != nil }
+
 // View implements slowpath.Configuration.
 func (configuration) View(string) model.View { return model.View{} }
 
