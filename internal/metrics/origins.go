@@ -23,13 +23,23 @@ type Origin struct {
 	Refused uint64 `json:"refused"`
 }
 
-// Join adds the result of another configuration that comes from such a source.
-func (o *Origin) Join(other *Origin) {
-	o.Successful = o.Successful && other.Successful
-	if other.Taken.After(o.Taken) {
-		o.Taken = other.Taken
+// JoinOrigins has those of one kind and source together, in the order of their first ones.
+func JoinOrigins(list []Origin) (out []Origin) {
+	at := map[OriginKey]int{}
+	for _, o := range list {
+		i, known := at[o.OriginKey]
+		if !known {
+			at[o.OriginKey] = len(out)
+			out = append(out, o)
+			continue
+		}
+		out[i].Successful = out[i].Successful && o.Successful
+		if o.Taken.After(out[i].Taken) {
+			out[i].Taken = o.Taken
+		}
+		out[i].Refused += o.Refused
 	}
-	o.Refused += other.Refused
+	return out
 }
 
 // Metrics of the configuration. Names of the first two are those of Prometheus's own reloads.

@@ -225,19 +225,10 @@ func (s *Sources) Origins() (list []admin.Origin) {
 
 // OriginsByKind are the origins for the metrics, those of one kind and source in all views together (metrics.Source).
 func (s *Sources) OriginsByKind() (list []metrics.Origin) {
-	at := map[metrics.OriginKey]int{}
 	for _, one := range s.all {
-		for _, o := range one.OriginsByKind() {
-			i, known := at[o.OriginKey]
-			if !known {
-				at[o.OriginKey] = len(list)
-				list = append(list, o)
-				continue
-			}
-			list[i].Join(&o)
-		}
+		list = append(list, one.OriginsByKind()...)
 	}
-	return list
+	return metrics.JoinOrigins(list)
 }
 
 // Notes is Source.Notes of each view.

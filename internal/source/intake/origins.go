@@ -91,24 +91,19 @@ type Refused struct{ Served, SecretFiles, CertificateFiles uint64 }
 
 // Sum is what the metrics show of a list of origins: those of one kind and source together.
 func (in *Intake) Sum(origins []admin.Origin, refused Refused) []metrics.Origin {
-	all := map[metrics.OriginKey]*metrics.Origin{}
-	var list []*metrics.Origin
-	for _, o := range origins {
-		key := metrics.OriginKey{Kind: o.Kind, Source: o.Source}
-		if all[key] == nil {
-			all[key] = &metrics.Origin{OriginKey: key, Successful: true, Refused: in.refusals(key, &o, refused)}
-			list = append(list, all[key])
+	list, counted := make([]metrics.Origin, len(origins)), map[metrics.OriginKey]bool{}
+	for i := range origins {
+		o, key := &origins[i], metrics.OriginKey{Kind: origins[i].Kind, Source: origins[i].Source}
+		list[i] = metrics.Origin{OriginKey: key, Successful: o.Refusal == nil}
+		if o.Taken != nil {
+			list[i].Taken = *o.Taken
 		}
-		all[key].Successful = all[key].Successful && o.Refusal == nil
-		if o.Taken != nil && o.Taken.After(all[key].Taken) {
-			all[key].Taken = *o.Taken
+		// What was refused is counted of all of them together.
+		if !counted[key] {
+			list[i].Refused, counted[key] = in.refusals(key, o, refused), true
 		}
 	}
-	out := make([]metrics.Origin, len(list))
-	for i := range list {
-		out[i] = *list[i]
-	}
-	return out
+	return metrics.JoinOrigins(list)
 }
 
 // refusals counts those of all origins of a kind and source, also of those that have gone. Of a control plane each kind is one origin.
