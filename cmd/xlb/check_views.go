@@ -8,7 +8,6 @@ import (
 
 	"github.com/xlb-project/xlb/internal/check"
 	"github.com/xlb-project/xlb/internal/config"
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/plural"
 	"github.com/xlb-project/xlb/internal/views"
 )
@@ -39,7 +38,7 @@ func checkViews(file string, change config.Option) *viewsReport {
 	r.Valid = true
 	for i := range read.Views {
 		v := &read.Views[i]
-		one := &viewReport{v.Name, *checkConfig(v.Config, change, config.ForView(model.View{Number: uint32(i + 1), Name: v.Name}))}
+		one := &viewReport{v.Name, *checkConfig(v.Config, change, config.ForView(v.View))}
 		r.Views = append(r.Views, one)
 		r.Valid = r.Valid && one.Valid
 	}

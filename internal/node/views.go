@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/status"
+	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -27,7 +27,7 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 	}
 	out := &bootstraps{shared: shared}
 	for _, v := range o.views() {
-		one, err := source.Load(ctx, source.File{View: v.View, Path: v.config, Node: o.Node, EnvoyHeaders: o.EnvoyHeaders})
+		one, err := source.Load(ctx, source.File{View: v.View, Path: v.Config, Node: o.Node, EnvoyHeaders: o.EnvoyHeaders})
 		if err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.Name, err)
 		}
@@ -36,22 +36,12 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 	return out, nil
 }
 
-// view is one with a configuration of its own.
-type view struct {
-	model.View
-	config string
-}
-
-// views are numbered in the order of their file, from 1.
-func (o *Options) views() (list []view) {
+// views are those with a configuration of their own.
+func (o *Options) views() []views.View {
 	if o.Views == nil {
 		return nil
 	}
-	for i := range o.Views.Views {
-		v := &o.Views.Views[i]
-		list = append(list, view{model.View{Number: uint32(i) + 1, Name: v.Name}, v.Config})
-	}
-	return list
+	return o.Views.Views
 }
 
 // seeViews has the kernel programs look for service addresses in the view of the network namespace that connects.
@@ -68,14 +58,16 @@ func (n *Node) showViews(c *status.Config) {
 		return
 	}
 	c.ViewName = func(number uint32) string {
-		if i := int(number) - 1; i < len(all) {
-			return all[i].Name
+		for i := range all {
+			if all[i].Number == number {
+				return all[i].Name
+			}
 		}
 		return ""
 	}
 	c.Views = func() (names []string) {
-		for _, v := range all {
-			names = append(names, v.Name)
+		for i := range all {
+			names = append(names, all[i].Name)
 		}
 		return names
 	}
@@ -84,11 +76,5 @@ func (n *Node) showViews(c *status.Config) {
 
 // viewOf is the number of the view that a workload sees.
 func (n *Node) viewOf(facts workload.Facts) uint32 {
-	name := n.o.Views.Of(facts)
-	for _, v := range n.o.views() {
-		if v.Name == name {
-			return v.Number
-		}
-	}
-	return 0
+	return n.o.Views.Of(facts).Number
 }

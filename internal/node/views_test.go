@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
 func viewsAt(dir string) *views.File {
 	return &views.File{Views: []views.View{
-		{Name: "shop", Config: filepath.Join(dir, "shop.yaml"), Select: []views.Selector{{Cgroup: "/shop"}}},
-		{Name: "bank", Config: filepath.Join(dir, "bank.yaml"), Select: []views.Selector{{Netns: "bank"}}},
+		{View: model.View{Number: 1, Name: "shop"}, Config: filepath.Join(dir, "shop.yaml"), Select: []views.Selector{{Cgroup: "/shop"}}},
+		{View: model.View{Number: 2, Name: "bank"}, Config: filepath.Join(dir, "bank.yaml"), Select: []views.Selector{{Netns: "bank"}}},
 	}}
 }
 

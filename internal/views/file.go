@@ -9,6 +9,7 @@ import (
 
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -34,8 +35,8 @@ type File struct {
 
 // View is a configuration for some of the workloads.
 type View struct {
-	// Name is unique in the file.
-	Name string
+	// View has the name, and as its number the position in the file, from 1.
+	model.View
 	// Config is the file of an Envoy bootstrap: absolute, or relative to where the path of the file of views is.
 	Config string
 	// Select are not empty. Any one of them selects.
@@ -73,7 +74,7 @@ func views(root fields, dir string) (all []View) {
 	seen := map[string]bool{}
 	root.list("views", "the views, or [] where all workloads see the shared configuration", maxViews, func(path string, value any) {
 		f := mapping(root.problems, path, value, "name", "config", "select")
-		all = append(all, View{Name: name(f, seen), Config: configFile(f, dir), Select: selectors(f)})
+		all = append(all, View{View: model.View{Number: uint32(len(all)) + 1, Name: name(f, seen)}, Config: configFile(f, dir), Select: selectors(f)})
 	})
 	return all
 }

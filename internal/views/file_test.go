@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -40,8 +41,8 @@ func TestAFileNamesViewsInItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &File{Views: []View{
-		{"shop", filepath.Join(dir, "views/shop.yaml"), []Selector{{Namespace: "shop", Pod: "web-*"}, {Cgroup: "/tenants/shop"}, {Netns: "blue"}}},
-		{"host-2", "/etc/xlb/host.yaml", []Selector{{Host: true}, {Netns: "/run/netns/red", Cgroup: "/"}}},
+		{model.View{Number: 1, Name: "shop"}, filepath.Join(dir, "views/shop.yaml"), []Selector{{Namespace: "shop", Pod: "web-*"}, {Cgroup: "/tenants/shop"}, {Netns: "blue"}}},
+		{model.View{Number: 2, Name: "host-2"}, "/etc/xlb/host.yaml", []Selector{{Host: true}, {Netns: "/run/netns/red", Cgroup: "/"}}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("views (-want +got):\n%s", diff)
@@ -63,7 +64,7 @@ func TestAFileThatIsNotThereIsNamed(t *testing.T) {
 }
 
 func TestAFileMayHaveNoViews(t *testing.T) {
-	if f, err := Parse("f.yaml", []byte("views: []\n")); err != nil || f.Of(workload.Facts{Host: true}) != "" {
+	if f, err := Parse("f.yaml", []byte("views: []\n")); err != nil || f.Of(workload.Facts{Host: true}) != (model.View{}) {
 		t.Errorf("got %v, want a file whose workloads all see the shared configuration", err)
 	}
 }

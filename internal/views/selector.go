@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -24,14 +25,14 @@ type Selector struct {
 	Host bool
 }
 
-// Of is the view of a workload: the name of the first one that selects it; empty: the shared configuration.
-func (f *File) Of(facts workload.Facts) string {
+// Of is the view of a workload: the first one that selects it, or the shared one.
+func (f *File) Of(facts workload.Facts) model.View {
 	for i := range f.Views {
 		if slices.ContainsFunc(f.Views[i].Select, func(s Selector) bool { return s.selects(facts) }) {
-			return f.Views[i].Name
+			return f.Views[i].View
 		}
 	}
-	return ""
+	return model.View{}
 }
 
 // Basis is what selectors of the file look at.

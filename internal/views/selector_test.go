@@ -79,7 +79,7 @@ func TestTheFirstViewThatSelectsIsTheWorkloads(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := f.Of(tt.facts); got != tt.want {
+			if got := f.Of(tt.facts).Name; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -135,11 +135,11 @@ func FuzzFile(f *testing.F) {
 		if len(names) != len(file.Views) || len(names) > maxViews {
 			t.Fatalf("%d views with %d names", len(file.Views), len(names))
 		}
-		if name := file.Of(facts[0]); name != "" {
+		if name := file.Of(facts[0]).Name; name != "" {
 			t.Fatalf("view %s selects a workload of which nothing is known", name)
 		}
 		for _, one := range facts {
-			if name := file.Of(one); name != "" && !names[name] {
+			if name := file.Of(one).Name; name != "" && !names[name] {
 				t.Fatalf("view %q is not in the file", name)
 			}
 		}
