@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +23,6 @@ type viewers struct {
 	// pods are in the order of views, and behind those the one that has none.
 	pods  []*harness.Pod
 	views []harness.View
-	// residents are a process of each.
-	residents []*harness.Process
 	// servers of each view, and of the shared configuration, by their identities: "view0 a", "view0 b", ..., "shared a".
 	servers map[string]netip.AddrPort
 }
@@ -40,7 +36,7 @@ func newViewers(t *testing.T, count int) *viewers {
 		pod := v.node.Pod(t)
 		pod.Place = pod.Below(t, fmt.Sprintf("tenants/t%d", i))
 		resident, _ := pod.Greeter(t, "resident")
-		v.pods, v.residents = append(v.pods, pod), append(v.residents, resident)
+		v.pods = append(v.pods, pod)
 		name := fmt.Sprintf("view%d", i)
 		if i == count {
 			name = "shared"
@@ -232,30 +228,19 @@ func TestAViewThatCannotBeUsedStaysAsItIs(t *testing.T) {
 	})
 }
 
-// A workload keeps its view while it is served. Released, and taken back in another cgroup, it has the view of that one: what it has open is served by the
-// routes of before, what it opens by the new ones.
-func TestAWorkloadIsPlacedAnewWhenItJoinsAgain(t *testing.T) {
+// The host's own network namespace may have a view, too. Its pods do not see that.
+func TestTheHostHasAViewOfItsOwn(t *testing.T) {
 	harness.OnlyXLB(t, "Envoy serves one network namespace")
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
-		v := newViewers(t, 2)
-		balancer := v.start(t, mode)
-		pod, resident := v.pods[1], v.residents[1]
-		kept := pod.Program(t, programs.LoadProgram, programs.LoadSpec{Address: podService.String(), Connections: 1, Pause: 2 * time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}})
-		awaitAnswers(t, []*harness.Process{kept}, 10)
-		if err := os.WriteFile(filepath.Join(v.pods[0].Cgroup(), "cgroup.procs"), []byte(strconv.Itoa(resident.PID())), 0o644); err != nil {
-			t.Fatal(err)
+		v := newViewers(t, 1)
+		v.views[0].Config = v.to("view0 a")
+		config := v.to("shared a")
+		v.views = append(v.views, harness.View{Name: "host", Select: []map[string]any{{"host": true}}, Config: v.to("view0 b")})
+		config.Views = v.views
+		harness.Start(t, mode, config, v.node.Place)
+		for by, from := range map[string]*harness.Place{"view0 a": v.pods[0].Place, "shared a": v.pods[1].Place, "view0 b": v.node.Place} {
+			load := runLoad(t, from, programs.LoadSpec{Address: podService.String(), Requests: 20, Asks: []programs.Ask{{Path: "/from"}}})
+			requireEach(t, &load, from.Address, 20, by)
 		}
-		requireServed := func(by string) {
-			t.Helper()
-			load := runLoad(t, pod.Place, programs.LoadSpec{Address: podService.String(), Requests: 20, Asks: []programs.Ask{{Path: "/from"}}})
-			requireEach(t, &load, pod.Address, 20, by)
-		}
-		requireServed("view1 a")
-		changeWorkload(t, balancer, v.node.Place, "release", resident.PID())
-		changeWorkload(t, balancer, v.node.Place, "join", resident.PID())
-		requireServed("view0 a")
-		var report programs.LoadReport
-		kept.Finish(t, &report)
-		requireEach(t, &report, pod.Address, report.Total, "view1 a")
 	})
 }
