@@ -62,8 +62,13 @@ func (c *Client) admitBeside(sandbox *api.PodSandbox, before map[string]struct{}
 		return pod.Pod{}, fmt.Errorf("there are more than %d pods", maxPods)
 	}
 	p.Runtime = c.runtime
-	if _, isLogged := before[p.Sandbox]; !isLogged && p.Wish.Unread != "" {
+	_, isLogged := before[p.Sandbox]
+	if !isLogged && p.Wish.Unread != "" {
 		c.cfg.Logger.Warn("a label of a pod has an unknown value, and says nothing; use true or false", "pod", p.Identity(), "label", p.Wish.Unread)
+	}
+	p.Labels, err = pod.LabelsOf(sandbox.GetLabels())
+	if err != nil && !isLogged {
+		c.cfg.Logger.Warn("the labels of a pod are too long, and select no view; use fewer", "pod", p.Identity(), "err", err)
 	}
 	c.sandboxes[p.Sandbox] = struct{}{}
 	return p, nil

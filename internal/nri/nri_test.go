@@ -48,7 +48,8 @@ func TestPodsOfTheRuntimeAreTakenIn(t *testing.T) {
 	c.MustSynchronize(host, sandbox("a"))
 	await.Next(t, r.Synchronized(), "the runtime's pods")
 	wish := pod.Wish{Choice: pod.Out, Label: pod.IstioLabel + ": none"}
-	if diff := cmp.Diff([]pod.Pod{podNamed("a"), {Runtime: "containerd", Sandbox: "h", Name: "h", Namespace: "kube-system", Wish: wish}}, r.pods.pods); diff != "" {
+	hosts := pod.Pod{Runtime: "containerd", Sandbox: "h", Name: "h", Namespace: "kube-system", Wish: wish, Labels: mustKeep(t, host.Labels)}
+	if diff := cmp.Diff([]pod.Pod{podNamed("a"), hosts}, r.pods.pods); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(State{Connected: true, Runtime: "containerd 2.3.7"}, r.State()); diff != "" {
@@ -600,6 +601,63 @@ func TestLabelOfAnUnknownValueIsLoggedOnceForAPod(t *testing.T) {
 	r.pods.await(t, "are 1, begins a, are 1")
 	if n := r.log.count("level=WARN", "pod=shop/name-a", `label="xlb-project.github.io/balance: maybe"`); n != 1 {
 		t.Errorf("%d lines of it:\n%s", n, r.log.String())
+	}
+}
+
+func mustKeep(t *testing.T, labels map[string]string) pod.Labels {
+	t.Helper()
+	kept, err := pod.LabelsOf(labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept
+}
+
+// Both a pod that is there when the runtime is connected to and one that begins have their labels.
+func TestLabelsOfPodsAreTakenIn(t *testing.T) {
+	r := newRig(t)
+	a, b, c := sandbox("a"), sandbox("b"), sandbox("c")
+	a.Labels = map[string]string{"app": "web", "io.kubernetes.pod.name": "name-a"}
+	b.Labels = map[string]string{"app": "web", "io.kubernetes.pod.name": "name-b"}
+	plugin := listen(t, r.socket)
+	r.run(t)
+	connection := plugin.connected(longTimeout, a)
+	connection.MustBegin(b)
+	connection.MustBegin(c)
+	r.pods.await(t, "are 1, begins b, begins c")
+	want := []pod.Labels{mustKeep(t, map[string]string{"app": "web"}), mustKeep(t, map[string]string{"app": "web"}), {}}
+	for i, p := range r.pods.pods {
+		if p.Labels != want[i] {
+			t.Errorf("pod %s has the labels %q, want %q", p.Name, p.Labels, want[i])
+		}
+	}
+}
+
+// Who makes a pod chooses how many labels it has. One with too many is known without them, and obeyed as others are.
+func TestLabelsBeyondTheirBoundLeaveAPodWithoutLabels(t *testing.T) {
+	r := newRig(t)
+	p := sandbox("a")
+	p.Labels = map[string]string{pod.Label: "false"}
+	for i := range 1000 {
+		p.Labels[fmt.Sprint("label-", i)] = "value"
+	}
+	plugin := listen(t, r.socket)
+	r.run(t)
+	c := plugin.connected(longTimeout, p)
+	c.MustBegin(p)
+	c.Close()
+	plugin.connected(longTimeout, p)
+	r.pods.await(t, "are 1, begins a, are 1")
+	for _, got := range r.pods.pods {
+		if got.Name != "name-a" || got.Labels != (pod.Labels{}) || got.Wish.Choice != pod.Out {
+			t.Errorf("got %+v, want the pod without labels, and left alone", got)
+		}
+	}
+	if n := r.log.count("level=WARN", "pod=shop/name-a", "the labels of a pod are too long"); n != 1 {
+		t.Errorf("%d lines of it:\n%s", n, r.log.String())
+	}
+	if s := r.State(); s.LeftOut != 0 {
+		t.Errorf("%d pods are left out", s.LeftOut)
 	}
 }
 

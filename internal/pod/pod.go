@@ -14,8 +14,9 @@ type Pod struct {
 	// network namespace of its own is that of the host's network.
 	Netns string
 	PID   int
-	// Wish is what its labels ask for.
-	Wish Wish
+	// Wish is what its labels ask for, Labels are those that views are selected by.
+	Wish   Wish
+	Labels Labels
 }
 
 // Identity is what a runtime reports of a pod.
