@@ -383,7 +383,7 @@ func (f *runFlags) chooseViews(o *node.Options) (err error) {
 		return nil
 	}
 	if o.NRI == "" {
-		return fmt.Errorf("--views %s: view %s selects pods by their names, which are known from a container runtime alone (--nri, --namespaces); select by cgroup or netns", f.views, name)
+		return fmt.Errorf("--views %s: view %s selects pods by their names or labels, which are known from a container runtime alone (--nri, --namespaces); select by cgroup or netns", f.views, name)
 	}
 	// Without a runtime the view selects no pod: the log says so.
 	o.OptionalNRI = false

@@ -20,7 +20,7 @@ func TestChoiceOfViews(t *testing.T) {
 		}
 		return file
 	}
-	byPod, byCgroup, wrong := write("pod.yaml", "{namespace: shop}"), write("cgroup.yaml", "{cgroup: /shop}"), write("wrong.yaml", "{cgroup: shop}")
+	byPod, byLabels, byCgroup, wrong := write("pod.yaml", "{namespace: shop}"), write("labels.yaml", "{labels: {app: web}}"), write("cgroup.yaml", "{cgroup: /shop}"), write("wrong.yaml", "{cgroup: shop}")
 	for _, tt := range []struct {
 		name, file, nri string
 		// optional: there need be no container runtime.
@@ -31,7 +31,9 @@ func TestChoiceOfViews(t *testing.T) {
 		{"by cgroup", byCgroup, "", true, ""},
 		// Without a runtime the view would select no pod, which is worth a line.
 		{"by pod", byPod, nriSocket, false, ""},
-		{"by pod without a runtime", byPod, "", false, "view shop selects pods by their names"},
+		{"by pod without a runtime", byPod, "", false, "view shop selects pods by their names or labels"},
+		{"by labels", byLabels, nriSocket, false, ""},
+		{"by labels without a runtime", byLabels, "", false, "view shop selects pods by their names or labels"},
 		{"a wrong file", wrong, nriSocket, false, "views[0].select[0].cgroup"},
 		{"no file", filepath.Join(dir, "missing.yaml"), nriSocket, false, "--views: read views"},
 	} {
@@ -66,7 +68,7 @@ func TestViewsOfNamespacesThatAreNotServedAreRefused(t *testing.T) {
 		{"the host's beside others", host, node.Options{OtherNamespaces: true}, ""},
 		{"the host's, which is not served", host, node.Options{OtherNamespaces: true, NoOwnNamespace: true}, "view a selects the host's own network namespace"},
 		{"pods", pods, node.Options{OtherNamespaces: true, NRI: nriSocket}, ""},
-		{"pods without a runtime", pods, node.Options{OtherNamespaces: true}, "view a selects pods by their names"},
+		{"pods without a runtime", pods, node.Options{OtherNamespaces: true}, "view a selects pods by their names or labels"},
 		{"pods that are not served", pods, node.Options{}, "view a selects other network namespaces"},
 	}
 	for _, tt := range tests {

@@ -63,18 +63,24 @@ func (f fields) text(name, rule string) (string, bool) {
 	if !f.has(name) {
 		return "", false
 	}
-	switch text := f.values[name].(type) {
-	case string:
-		if text != "" {
-			return text, true
-		}
+	switch text, isText := f.values[name].(string); {
+	case !isText:
+		f.add(name, "%s", noText(f.values[name], rule))
+	case text == "":
 		f.add(name, "is empty: %s", rule)
-	case map[string]any, []any, nil:
-		f.add(name, "is no text: %s", rule)
 	default:
-		f.add(name, "YAML takes this word for a number or a truth value: write it in quotes; %s", rule)
+		return text, true
 	}
 	return "", false
+}
+
+// noText says what is wrong with a value that is no text.
+func noText(value any, rule string) string {
+	switch value.(type) {
+	case map[string]any, []any, nil:
+		return "is no text: " + rule
+	}
+	return "YAML takes this word for a number or a truth value: write it in quotes; " + rule
 }
 
 // list has each value of a list that must be there taken in. It is nil where there is no list, which has been reported.

@@ -23,6 +23,7 @@ views:
   config: views/shop.yaml
   select:
   - {namespace: shop, pod: web-*}
+  - {namespace: shop, labels: {tier: front*, app: web}}
   - {cgroup: /tenants/shop}
   - {netns: blue}
 - name: host-2
@@ -41,7 +42,9 @@ func TestAFileNamesViewsInItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &File{Views: []View{
-		{model.View{Number: 1, Name: "shop"}, filepath.Join(dir, "views/shop.yaml"), []Selector{{Namespace: "shop", Pod: "web-*"}, {Cgroup: "/tenants/shop"}, {Netns: "blue"}}},
+		{model.View{Number: 1, Name: "shop"}, filepath.Join(dir, "views/shop.yaml"), []Selector{
+			{Namespace: "shop", Pod: "web-*"}, {Namespace: "shop", Labels: []Label{{"app", "web"}, {"tier", "front*"}}}, {Cgroup: "/tenants/shop"}, {Netns: "blue"},
+		}},
 		{model.View{Number: 2, Name: "host-2"}, "/etc/xlb/host.yaml", []Selector{{Host: true}, {Netns: "/run/netns/red", Cgroup: "/"}}},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -127,8 +130,29 @@ func TestAFileOfViewsIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 		{"empty selector", oneView("select", "[{netns: a}, {}]"), "views[0].select[1]", "selects no workload"},
 		{"selector without a value", oneView("select", "[null]"), "views[0].select[0]", "want a mapping"},
 		{"field of a selector", oneView("select", "[{pid: 1}]"), "views[0].select[0].pid", "unknown field"},
-		{"labels", oneView("select", "[{labels: {app: web}}]"), "views[0].select[0].labels", "not supported"},
-		{"labels among others", oneView("select", "[{namespace: a, labels: {}}]"), "views[0].select[0].labels", "not supported"},
+		{"no labels", oneView("select", "[{labels: {}}]"), "views[0].select[0].labels", "asks for no label"},
+		{"no labels among others", oneView("select", "[{namespace: a, labels: {}}]"), "views[0].select[0].labels", "asks for no label"},
+		{"labels without a value", oneView("select", "[{labels: }]"), "views[0].select[0].labels", "is no mapping"},
+		{"labels that are text", oneView("select", "[{labels: app=web}]"), "views[0].select[0].labels", "is no mapping"},
+		{"labels that are a list", oneView("select", "[{labels: [app]}]"), "views[0].select[0].labels", "is no mapping"},
+		{"key with *", oneView("select", "[{labels: {'app*': web}}]"), "views[0].select[0].labels", "a key is no key of a label"},
+		{"key that is too long", oneView("select", "[{labels: {"+long+": web}}]"), "views[0].select[0].labels", "a key is no key of a label"},
+		{"empty key", oneView("select", "[{labels: {'': web}}]"), "views[0].select[0].labels", "a key is no key of a label"},
+		{"key that begins with -", oneView("select", "[{labels: {-app: web}}]"), `views[0].select[0].labels["-app"]`, "no key of a label"},
+		{"key with a prefix in capitals", oneView("select", "[{labels: {Example.com/app: web}}]"), "views[0].select[0].labels", "a key is no key of a label"},
+		{"key of the kubelet's", oneView("select", "[{labels: {io.kubernetes.pod.name: web-0}}]"), `views[0].select[0].labels["io.kubernetes.pod.name"]`, "select by pod and namespace"},
+		{"label without a value", oneView("select", "[{labels: {app: }}]"), `views[0].select[0].labels["app"]`, "is no text"},
+		{"label that is a list", oneView("select", "[{labels: {app: [web]}}]"), `views[0].select[0].labels["app"]`, "is no text"},
+		{"label that is a number", oneView("select", "[{labels: {version: 2}}]"), `views[0].select[0].labels["version"]`, "write it in quotes"},
+		{"label that is a bool", oneView("select", "[{labels: {canary: true}}]"), `views[0].select[0].labels["canary"]`, "write it in quotes"},
+		{"label with * in the middle", oneView("select", "[{labels: {app: w*b}}]"), `views[0].select[0].labels["app"]`, "* stands at the end alone"},
+		{"label with two *", oneView("select", "[{labels: {app: web**}}]"), `views[0].select[0].labels["app"]`, "* stands at the end alone"},
+		{"label with a value that is too long", oneView("select", "[{labels: {app: "+long+"}}]"), `views[0].select[0].labels["app"]`, "no label has such a value"},
+		{"label with a beginning that is too long", oneView("select", "[{labels: {app: "+long+"*}}]"), `views[0].select[0].labels["app"]`, "no label has such a value"},
+		{"label with a value that ends with -", oneView("select", "[{labels: {app: web-}}]"), `views[0].select[0].labels["app"]`, "no label has such a value"},
+		{"label with a beginning that no value has", oneView("select", "[{labels: {app: -web*}}]"), `views[0].select[0].labels["app"]`, "no label has such a value"},
+		{"label with a space", oneView("select", "[{labels: {app: a b}}]"), `views[0].select[0].labels["app"]`, "no label has such a value"},
+		{"label beside the host", oneView("select", "[{host: true, labels: {app: web}}]"), "views[0].select[0].host", "selector of its own"},
 		{"namespace without a value", oneView("select", "[{namespace: }]"), "views[0].select[0].namespace", "is no text"},
 		{"* in the middle", oneView("select", "[{pod: a*b}]"), "views[0].select[0].pod", "* stands at the end alone"},
 		{"two *", oneView("select", "[{pod: a**}]"), "views[0].select[0].pod", "* stands at the end alone"},

@@ -17,6 +17,8 @@ import (
 type Selector struct {
 	// Namespace and Pod are Kubernetes', as a container runtime reports them. What ends in * is the beginning of one.
 	Namespace, Pod string
+	// Labels are some that the pod has, in the order of their keys.
+	Labels []Label
 	// Cgroup is the path of a cgroup, with "/" first and no last one, but for the root. Processes of those below it are selected, too.
 	Cgroup string
 	// Netns is the name of a network namespace in a watched directory, or the path of that file.
@@ -48,7 +50,7 @@ func (f *File) Basis() (b workload.Basis) {
 
 // SelectsPods is the name of a view that has a selector by what a container runtime reports; empty: no view has.
 func (f *File) SelectsPods() string {
-	return f.withSelector(func(s Selector) bool { return s.Namespace+s.Pod != "" })
+	return f.withSelector(func(s Selector) bool { return s.Namespace+s.Pod != "" || len(s.Labels) > 0 })
 }
 
 // SelectsHost is the name of a view that has a selector of the host's own network namespace, SelectsOthers of one that selects other ones; empty: no view has.
@@ -71,10 +73,15 @@ func (f *File) withSelector(is func(Selector) bool) string {
 
 // selects reports whether a workload has all that the selector asks for. What is not known of the workload it does not have.
 func (s Selector) selects(facts workload.Facts) bool {
-	if s == (Selector{}) || s.Host != facts.Host {
+	if s.isEmpty() || s.Host != facts.Host {
 		return false
 	}
-	return isLike(s.Namespace, facts.Namespace) && isLike(s.Pod, facts.Pod) && isBelow(s.Cgroup, facts.Cgroup) && isCalled(s.Netns, facts.Netns)
+	return isLike(s.Namespace, facts.Namespace) && isLike(s.Pod, facts.Pod) && isBelow(s.Cgroup, facts.Cgroup) && isCalled(s.Netns, facts.Netns) && hasAll(s.Labels, facts.Labels)
+}
+
+// isEmpty reports a selector that asks for nothing.
+func (s Selector) isEmpty() bool {
+	return s.Namespace+s.Pod+s.Cgroup+s.Netns == "" && !s.Host && len(s.Labels) == 0
 }
 
 // isLike reports whether a name is the one asked for, or begins with it.
@@ -122,13 +129,10 @@ func inRun(file string) string {
 
 func selector(p *problem.List, at string, value any) Selector {
 	f := mapping(p, at, value, "namespace", "pod", "cgroup", "netns", "host", "labels")
-	if f.has("labels") {
-		f.add("labels", "not supported: views are not selected by labels yet; select by namespace and pod")
-	}
-	s := Selector{Namespace: pattern(f, "namespace", "shop"), Pod: pattern(f, "pod", "web-*"), Cgroup: cgroup(f), Netns: netns(f), Host: host(f)}
+	s := Selector{Namespace: pattern(f, "namespace", "shop"), Pod: pattern(f, "pod", "web-*"), Labels: labels(f), Cgroup: cgroup(f), Netns: netns(f), Host: host(f)}
 	switch {
 	case f.values != nil && len(f.values) == 0:
-		p.Add(at, "selects no workload: name namespace, pod, cgroup, netns or host")
+		p.Add(at, "selects no workload: name namespace, pod, labels, cgroup, netns or host")
 	case s.Host && len(f.values) > 1:
 		f.add("host", "the host's own network namespace is in no pod, and has neither name nor cgroup: give it a selector of its own, {host: true}")
 	}

@@ -19,6 +19,8 @@ type Facts struct {
 	Host bool
 	// Namespace and Pod are Kubernetes', as the container runtime reports them.
 	Namespace, Pod string
+	// Labels are those of the pod, as the container runtime reports them. Who makes the pod chooses them.
+	Labels pod.Labels
 	// Cgroup is the path of the cgroup of version 2 of a process in the network namespace. A process may make cgroups below its own and move into them, but into
 	// none beside or above what root has left to it. So it decides nothing where a view is chosen by a cgroup of root's and those below.
 	Cgroup string
@@ -67,7 +69,11 @@ func (s *Set) lookAhead() {
 // and the workload is the same. The caller holds work.
 func (s *Set) factsOf(w *Workload) Facts {
 	i := w.Identity()
-	return Facts{Namespace: i.Namespace, Pod: i.Name, Cgroup: cmp.Or(s.cgroupOf(w), w.facts.Cgroup), Netns: cmp.Or(s.nameOf(w.inode), w.facts.Netns)}
+	f := Facts{Namespace: i.Namespace, Pod: i.Name, Cgroup: cmp.Or(s.cgroupOf(w), w.facts.Cgroup), Netns: cmp.Or(s.nameOf(w.inode), w.facts.Netns)}
+	if w.pod != nil {
+		f.Labels = w.pod.Labels
+	}
+	return f
 }
 
 // cgroupOf is the cgroup of the process that a workload is known by, or of the one that holds its pod; empty: there is no such process. The caller holds work.

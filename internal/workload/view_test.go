@@ -75,6 +75,24 @@ func ofShop(f Facts) uint32 {
 	return 0
 }
 
+// labelled is the pod web with these labels.
+func labelled(t *testing.T, pid int, labels map[string]string) pod.Pod {
+	t.Helper()
+	p := web(pid, noWish)
+	var err error
+	p.Labels, err = pod.LabelsOf(labels)
+	must(t, err)
+	return p
+}
+
+// ofFront gives pods with the label tier=front view 7.
+func ofFront(f Facts) uint32 {
+	if tier, _ := f.Labels.Get("tier"); tier == "front" {
+		return 7
+	}
+	return 0
+}
+
 func TestWithoutViewsAllWorkloadsSeeTheSharedConfiguration(t *testing.T) {
 	r := newRig(t)
 	pid, _ := r.startWeb()
@@ -110,11 +128,54 @@ func TestAPodsViewIsChosenByWhatTheRuntimeReports(t *testing.T) {
 	v.mustHaveGot(t, Facts{Namespace: "shop", Pod: "web-0", Cgroup: cgroup})
 }
 
+func TestAPodsViewIsChosenByItsLabels(t *testing.T) {
+	front := map[string]string{"app": "web", "tier": "front"}
+	tests := []struct {
+		name   string
+		report func(r *rig, pid int)
+	}{
+		{"pod that begins", func(r *rig, pid int) { r.s.PodBegins(labelled(t, pid, front)) }},
+		{"pod that is there when the daemon starts", func(r *rig, pid int) {
+			r.s.PodsAre([]pod.Pod{labelled(t, pid, front)})
+			must(t, r.s.Scan())
+		}},
+		{"pod whose process connects", func(r *rig, pid int) {
+			r.s.PodsAre([]pod.Pod{labelled(t, pid, front)})
+			r.s.admit(event{r.cookieOf(pid), pid, r.s.now()})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			v := r.viewsOf(Basis{}, ofFront)
+			pid, _ := r.startWeb()
+			tt.report(r, pid)
+			r.mustSee(r.inodeOf(pid), 7)
+			v.mustHaveGot(t, Facts{Namespace: "shop", Pod: "web-0", Labels: labelled(t, pid, front).Labels, Cgroup: r.pathOf("kubepods/burstable/pod" + webUID + "/" + webContainer)})
+			// The runtime forgets the pod: it is what it was.
+			r.s.PodEnded(webSandbox)
+			r.s.scanAgain()
+			r.mustSee(r.inodeOf(pid), 7)
+			r.mustHaveWarned(0)
+		})
+	}
+}
+
+func TestLabelsThatAreKnownLateAreNamed(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, ofFront)
+	pid, _ := r.startWeb()
+	r.s.PodBegins(labelled(t, pid, map[string]string{"tier": "back"}))
+	r.mustSee(r.inodeOf(pid), 0)
+	r.s.PodsAre([]pod.Pod{labelled(t, pid, map[string]string{"tier": "front"})})
+	r.mustHaveWarned(1)
+}
+
 // A namespace that a process of a pod has made is found by that process.
 func TestANamespaceThatAPodHasMadeHasThePodsView(t *testing.T) {
 	r := newRig(t)
-	r.viewsOf(Basis{}, ofShop)
-	r.s.PodBegins(web(0, noWish))
+	r.viewsOf(Basis{}, ofFront)
+	r.s.PodBegins(labelled(t, 0, map[string]string{"tier": "front"}))
 	pid, _ := r.startIn("kubepods/burstable/pod" + webUID + "/" + webContainer + "/kubepods/pod11111111-2222-3333-4444-555555555555/" + webSandbox)
 	r.s.admit(event{r.cookieOf(pid), pid, r.s.now()})
 	r.mustSee(r.inodeOf(pid), 7)
