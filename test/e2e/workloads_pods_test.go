@@ -29,8 +29,14 @@ func sandboxOf(t *testing.T, p *harness.Pod, name string, labels map[string]stri
 // reported starts a balancer that a container runtime reports its pods to, and returns it and the connection between the two.
 func reported(t *testing.T, mode harness.Mode, node *harness.Node, runtime *nritest.Runtime, config harness.Config, arguments ...string) (*harness.Balancer, *nritest.Connection) {
 	t.Helper()
+	return reportedWith(t, mode, node, runtime, config, nil, arguments...)
+}
+
+// reportedWith is reported with pods that are there when the balancer starts.
+func reportedWith(t *testing.T, mode harness.Mode, node *harness.Node, runtime *nritest.Runtime, config harness.Config, pods []*api.PodSandbox, arguments ...string) (*harness.Balancer, *nritest.Connection) {
+	t.Helper()
 	connected := make(chan *nritest.Connection, 1)
-	go func() { connected <- runtime.Connected(nritest.LongTimeout) }()
+	go func() { connected <- runtime.Connected(nritest.LongTimeout, pods...) }()
 	config.Arguments = append([]string{"--nri", runtime.Socket(), "--namespace-directory", ""}, arguments...)
 	balancer := harness.Start(t, mode, config, node.Place)
 	return balancer, await.Next(t, connected, "a connection of the daemon to the runtime")
