@@ -22,7 +22,7 @@ type Labels struct {
 }
 
 // LabelsOf keeps labels as a container runtime reports them. It leaves out those that Kubernetes does not take, and what the kubelet says of each pod by
-// labels of its own: with that no two pods would have equal ones. The error says that they are more than 8 KiB: then none is kept.
+// labels of its own: with that no two pods would have equal ones. The error says that they are more than 8 KiB: then it keeps nothing.
 func LabelsOf(labels map[string]string) (Labels, error) {
 	var size int
 	for key, value := range labels {
@@ -101,7 +101,7 @@ func IsLabelValue(value string) bool {
 	return value == "" || len(value) <= maxPart && labelPart.MatchString(value)
 }
 
-// IsOfKubelet reports a label by which the kubelet gives a container runtime a pod's name, namespace or UID, which Pod has without it. It is none of the pod's own.
+// IsOfKubelet reports a label by which the kubelet gives a container runtime a pod's name, namespace or UID, which Pod has without it. The pod itself has no such label.
 func IsOfKubelet(key string) bool {
 	switch key {
 	case "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid":

@@ -15,13 +15,15 @@ import (
 // Label is a label that a selector asks for: its key, and its value, which may be empty. What ends in * is the beginning of a value, or all of it.
 type Label struct{ Key, Value string }
 
-// hasAll reports whether a pod has all labels that are asked for.
+// hasAll reports whether a pod has all of these labels.
 func hasAll(wish []Label, labels pod.Labels) bool {
-	return !slices.ContainsFunc(wish, func(l Label) bool {
-		value, ok := labels.Get(l.Key)
-		start, isStart := strings.CutSuffix(l.Value, "*")
-		return !ok || value != l.Value && !(isStart && strings.HasPrefix(value, start))
-	})
+	return !slices.ContainsFunc(wish, func(l Label) bool { return !l.isAmong(labels) })
+}
+
+func (l Label) isAmong(labels pod.Labels) bool {
+	value, ok := labels.Get(l.Key)
+	start, isStart := strings.CutSuffix(l.Value, "*")
+	return ok && (value == l.Value || isStart && strings.HasPrefix(value, start))
 }
 
 const labelsRule = "want labels that a pod has, as in {app: web, tier: front*}"

@@ -45,7 +45,7 @@ var layers = map[string][]string{
 	"pod":       nil,
 	"nri":       {"limits", "pod"},
 	"workload":  {"netns", "pod", "poller", "quota"},
-	"views":     {"config", "files", "model", "problem", "workload"},
+	"views":     {"config", "files", "model", "pod", "problem", "workload"},
 	"check":     {"lpm", "netns", "pod"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files", "plural"},
 	"xds":       {"model", "limits", "logging"},
