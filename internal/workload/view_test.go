@@ -161,14 +161,19 @@ func TestAPodsViewIsChosenByItsLabels(t *testing.T) {
 	}
 }
 
-func TestLabelsThatAreKnownLateAreNamed(t *testing.T) {
+func TestOtherLabelsAreOtherFacts(t *testing.T) {
 	r := newRig(t)
-	r.viewsOf(Basis{}, ofFront)
+	v := r.viewsOf(Basis{}, func(Facts) uint32 { return 0 })
 	pid, _ := r.startWeb()
-	r.s.PodBegins(labelled(t, pid, map[string]string{"tier": "back"}))
-	r.mustSee(r.inodeOf(pid), 0)
-	r.s.PodsAre([]pod.Pod{labelled(t, pid, map[string]string{"tier": "front"})})
-	r.mustHaveWarned(1)
+	var want []Facts
+	for _, tier := range []string{"front", "back"} {
+		p := labelled(t, pid, map[string]string{"tier": tier})
+		want = append(want, Facts{Namespace: "shop", Pod: "web-0", Labels: p.Labels, Cgroup: r.pathOf("kubepods/burstable/pod" + webUID + "/" + webContainer)})
+		for range 2 {
+			r.s.PodBegins(p)
+		}
+	}
+	v.mustHaveGot(t, want...)
 }
 
 // A namespace that a process of a pod has made is found by that process.
