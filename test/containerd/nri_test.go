@@ -212,6 +212,29 @@ func (tt *podWithLabels) try(t *testing.T, n *node, b *harness.Balancer, s *serv
 	}
 }
 
+// The labels of a pod select what it sees, from its first connection on: of one that is there when the daemon starts, and of one that comes.
+func TestLabelsSelectTheViewOfAPod(t *testing.T) {
+	n := newNode(t)
+	s := n.service(t)
+	s.config.Views = []harness.View{{
+		Name: "front", Select: []map[string]any{{"namespace": namespace, "labels": map[string]string{"app": "web", "tier": "front*"}}},
+		Config: harness.OneCluster(s.address, n.serve(t, "front")),
+	}}
+	requireFront := func(p *pod) {
+		t.Helper()
+		if got, want := p.ask(t, s.address, 2), "front from "+p.address.String(); len(got) != 2 || got[0] != want || got[1] != want {
+			t.Errorf("%s: answers: got %q, want two of %q", p.name, got, want)
+		}
+	}
+	front, back := map[string]string{"app": "web", "tier": "front-1"}, map[string]string{"app": "web", "tier": "back"}
+	isThere := n.pod(t, front)
+	n.balance(t, harness.Modes(t)[0], s, byNRI)
+	requireFront(isThere)
+	requireFront(n.pod(t, front))
+	n.pod(t, back).requireBalanced(t, s.address)
+	n.pod(t, nil).requireBalanced(t, s.address)
+}
+
 // A daemon that does nothing delays a pod as long as containerd waits for it, and keeps none from running. When it runs again it knows them.
 func TestAStoppedDaemonKeepsNoPodFromRunning(t *testing.T) {
 	n := newNode(t)
