@@ -62,7 +62,8 @@ func Parse(name string, data []byte, change ...Option) (*model.Config, error) {
 // NodeName is who the daemon is for a control plane.
 type NodeName struct{ ID, Cluster, Zone string }
 
-// AsNode returns the option that makes the daemon this node. As in Envoy what it says goes before what the bootstrap says.
+// AsNode returns the option that makes the daemon this node. As in Envoy what it says goes before what the bootstrap says. It is for the shared view: two views
+// that it named would be one to a control plane.
 func AsNode(n NodeName) Option { return func(o *options) { o.node = n } }
 
 // nameNode changes a bootstrap accordingly.

@@ -65,7 +65,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 	const path = "dynamic_resources"
 	out := &Dynamic{FetchTimeout: values.FetchTimeout}
 	ads := d.GetAdsConfig()
-	if t.ads = ads != nil; t.ads && !t.options.schema.View {
+	if t.ads = ads != nil; t.ads {
 		t.adsConfig(out, in, ads, path+".ads_config")
 	}
 	out.clusters = t.source(d.GetCdsConfig(), Clusters, path+".cds_config")
@@ -84,7 +84,7 @@ func (t *translator) dynamic(in *bootstrapv3.Bootstrap) *Dynamic {
 func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *corev3.ApiConfigSource, path string) {
 	out.Delta = ads.GetApiType() == corev3.ApiConfigSource_DELTA_GRPC
 	if in.GetNode().GetId() == "" || in.GetNode().GetCluster() == "" {
-		t.p.Add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; add them")
+		t.p.Add("node", "needs id and cluster, as in Envoy: a control plane is told who asks; %s", t.whereNodeIsNamed())
 	}
 	if in.GetNode().GetMetadata().GetFields()["GENERATOR"].GetStringValue() == "grpc" {
 		t.p.Add("node.metadata.GENERATOR", "istiod's view for gRPC clients has clusters for those alone who name them, and does not say which TLS an endpoint expects; remove it, and let a Sidecar resource say what is sent")
@@ -103,6 +103,14 @@ func (t *translator) adsConfig(out *Dynamic, in *bootstrapv3.Bootstrap, ads *cor
 		}
 	}
 	t.p.Add(path+".grpc_services[0].envoy_grpc.cluster_name", "no cluster %q in static_resources.clusters; add it or correct the name", grpc.GetClusterName())
+}
+
+// whereNodeIsNamed is what to do where node is not there, or only a part of it.
+func (t *translator) whereNodeIsNamed() string {
+	if t.options.schema.View {
+		return "add them here: a view's node is that of its own bootstrap, whatever the daemon's is (--service-node)"
+	}
+	return "add them"
 }
 
 // Subscription is where a cluster has its endpoints from, or a listener its routes, which are not with it.

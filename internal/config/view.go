@@ -12,8 +12,8 @@ import (
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
-// ForView returns the option that reads the configuration of a view: all of its listeners and clusters are the view's. What is the host's is refused in it,
-// and what comes from servers (package schema). For the shared view, the zero value, it changes nothing.
+// ForView returns the option that reads the configuration of a view: all of its listeners and clusters are the view's, and so is its node, by which servers
+// know it. What is the host's is refused in it (package schema). For the shared view, the zero value, it changes nothing.
 func ForView(v model.View) Option {
 	return func(o *options) { o.view, o.schema.View = v, v != model.View{} }
 }

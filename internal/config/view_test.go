@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"sigs.k8s.io/yaml"
 
@@ -26,7 +28,7 @@ import (
 var shopView = model.View{Number: 7, Name: "shop-web"}
 
 // isOfViews finds the refusals that only views have.
-var isOfViews = regexp.MustCompile(`for all views; it belongs|a view has no|which have no view`)
+var isOfViews = regexp.MustCompile(`for all views; it belongs|a view has no|which have no view|a view's node is that of its own bootstrap`)
 
 // texts are bootstraps by what they are: examples, and those of the other tests of this package.
 func texts(t *testing.T) map[string][]byte {
@@ -168,12 +170,7 @@ func TestBootstrapMeansInAViewWhatItMeansInTheDaemons(t *testing.T) {
 	}
 }
 
-// fromFiles has all from files, which Assemble gets.
-const fromFiles = "node: {id: a, cluster: b}\ndynamic_resources: {cds_config: {path_config_source: {path: /cds.yaml}}, lds_config: {path_config_source: {path: /lds.yaml}}}\n"
-
-var fromADS = regexp.MustCompile(`"ads": *\{ *\}`)
-
-// realResources are those of real control planes, by file, as if they had been written into files.
+// realResources are those of real control planes, by file.
 func realResources(t *testing.T) map[string]map[string]*anypb.Any {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/resources/*.json")
@@ -187,7 +184,7 @@ func realResources(t *testing.T) map[string]map[string]*anypb.Any {
 			t.Fatal(err)
 		}
 		all := map[string]json.RawMessage{}
-		if err := json.Unmarshal(fromADS.ReplaceAll(text, []byte(`"path_config_source": {"path": "/x.yaml"}`)), &all); err != nil {
+		if err := json.Unmarshal(text, &all); err != nil {
 			t.Fatal(err)
 		}
 		out[path] = map[string]*anypb.Any{}
@@ -207,8 +204,8 @@ func kindOfFile(path string) Kind {
 }
 
 func TestResourcesMeanInAViewWhatTheyMeanInTheDaemons(t *testing.T) {
-	shared, errShared := ParseBootstrap("b.yaml", []byte(fromFiles))
-	view, errView := ParseBootstrap("b.yaml", []byte(fromFiles), ForView(shopView))
+	shared, errShared := ParseBootstrap("b.yaml", []byte(dynamicBase))
+	view, errView := ParseBootstrap("b.yaml", []byte(dynamicBase), ForView(shopView))
 	if errShared != nil || errView != nil {
 		t.Fatal(errShared, errView)
 	}
@@ -286,15 +283,6 @@ var viewRefusals = []change{
 	{"listener for connections from outside", "$listener.address.socket_address", "{address: 0.0.0.0}"},
 	{"listener for connections from outside over both families", "$listener.address.socket_address", "{address: '::', ipv4_compat: true}"},
 	{"additional address for connections from outside", "$listener", "{additional_addresses: [{address: {socket_address: {address: 127.80.0.2, port_value: 80}}}, {address: {socket_address: {address: '::', port_value: 80}}}]}"},
-	{"secret from a server", "$cluster", tlsFrom(apiSource)},
-}
-
-// controlRefusals are accepted in the bootstrap of a daemon with a control plane.
-var controlRefusals = []change{
-	{"control plane", "", "{}"},
-	{"endpoints from the control plane", "$fixed", "{type: EDS, load_assignment: null, eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}}"},
-	{"routes from the control plane", "static_resources", "{listeners: [" + httpListener("web", "127.0.0.1", rdsManager) + "]}"},
-	{"secret from the control plane", "$fixed", tlsFrom("{ads: {}}")},
 }
 
 func TestWhatIsTheHostsIsRefusedInAView(t *testing.T) {
@@ -310,12 +298,8 @@ func TestWhatIsTheHostsIsRefusedInAView(t *testing.T) {
 		}
 		got.WriteString("# " + name + "\n" + err.Error() + "\n\n")
 	}
-	server := change{at: "static_resources.clusters", yaml: "+ {name: secrets, load_assignment: {cluster_name: secrets, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: /run/sds}}}}]}]}}"}
 	for _, c := range viewRefusals {
-		refuse(c.name, server.applyTo(t, c.apply(t)))
-	}
-	for _, c := range controlRefusals {
-		refuse(c.name, changed(t, c.at, c.yaml))
+		refuse(c.name, c.apply(t))
 	}
 	golden.Compare(t, "testdata/views_refused.golden", got.String())
 }
@@ -327,22 +311,42 @@ func TestWhatIsTheHostsIsRefusedBesideWhatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// What a view cannot have is not asked to be completed, and remedies lead to files.
-func TestRefusalsInAViewAskForNothingThatItCannotHave(t *testing.T) {
-	for _, tt := range []struct{ name, at, text string }{
-		{"a control plane without a node", "", "{node: null}"},
-		{"a control plane without servers", "$control", "{load_assignment: null}"},
-		{"a source that is the resource's own", "", "{dynamic_resources: {lds_config: {self: {}}}, static_resources: {}}"},
+// A view has a control plane, and servers of secrets, where the daemon may have them; what its bootstrap says of node is who it is for them.
+func TestAViewHasServersOfItsOwn(t *testing.T) {
+	secrets := change{at: "static_resources.clusters", yaml: "+ {name: secrets, load_assignment: {cluster_name: secrets, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: /run/sds}}}}]}]}}"}
+	for name, text := range map[string][]byte{
+		"everything from the control plane": changed(t, "", "{}"),
+		"endpoints from the control plane":  changed(t, "$fixed", "{type: EDS, load_assignment: null, eds_cluster_config: {eds_config: {ads: {}, resource_api_version: V3}}}"),
+		"routes from the control plane":     changed(t, "static_resources", "{listeners: ["+httpListener("web", "127.0.0.1", rdsManager)+"]}"),
+		"a secret from the control plane":   changed(t, "$fixed", tlsFrom("{ads: {}}")),
+		"a secret from a server":            secrets.applyTo(t, change{"", "$cluster", tlsFrom(apiSource)}.apply(t)),
 	} {
-		_, err := ParseBootstrap("b.yaml", changed(t, tt.at, tt.text), ForView(shopView))
-		if err == nil {
-			t.Errorf("%s: accepted", tt.name)
-			continue
-		}
-		for line := range strings.Lines(err.Error()) {
-			if !strings.Contains(line, ": not supported: a view has no control plane yet; name resources in static_resources, or in files") {
-				t.Errorf("%s: %s", tt.name, line)
+		t.Run(name, func(t *testing.T) {
+			shared, _, errShared := parse("b.yaml", text)
+			view, got, errView := parse("b.yaml", text, ForView(shopView))
+			if errShared != nil || errView != nil {
+				t.Fatal(errShared, errView)
 			}
+			requireViewOnly(t, got)
+			if !proto.Equal(shared.Asker(), view.Asker()) {
+				t.Errorf("node: %v, in a view %v", shared.Asker(), view.Asker())
+			}
+			if shared.Dynamic == nil {
+				return
+			}
+			if view.Dynamic.Node.GetId() == "" || !proto.Equal(shared.Dynamic.Node, view.Dynamic.Node) || !reflect.DeepEqual(shared.Dynamic, view.Dynamic) {
+				t.Errorf("asks %+v, in a view %+v", shared.Dynamic, view.Dynamic)
+			}
+		})
+	}
+}
+
+// Without a node of its own a view would be another one to its control plane.
+func TestAViewsControlPlaneIsToldWhoAsks(t *testing.T) {
+	for _, node := range []string{"null", "{id: a, cluster: null}", "{id: null, cluster: b}"} {
+		_, err := ParseBootstrap("b.yaml", changed(t, "", "{node: "+node+"}"), ForView(shopView))
+		if err == nil || !strings.Contains(err.Error(), "b.yaml: node: needs id and cluster") || !strings.Contains(err.Error(), "add them here: a view's node is that of its own bootstrap") {
+			t.Errorf("node %s: %v", node, err)
 		}
 	}
 }
@@ -395,8 +399,6 @@ func TestFilesOfAViewAreTheViews(t *testing.T) {
 
 	for _, tt := range []struct{ file, text, want string }{
 		{"lds.yaml", "resources: [" + listenerAt("web", "0.0.0.0", "@/rds.yaml") + "]\n", "lds.yaml: resources[0].address: 0.0.0.0:80 takes connections from outside"},
-		{"cds.yaml", "resources: [{" + clusterIs + ", name: shop, type: EDS, eds_cluster_config: {eds_config: {ads: {}}}}]\n", "cds.yaml: resources[0].eds_cluster_config.eds_config.ads: not supported: a view has no control plane yet"},
-		{"cds.yaml", "resources: [" + strings.Replace(tlsFrom(apiSource), "{", "{"+clusterIs+", name: shop, ", 1) + "]\n", "sds_config.api_config_source: not supported: a view has no control plane yet"},
 	} {
 		write(tt.file, tt.text)
 		if _, err := check(); err == nil || !strings.Contains(err.Error(), tt.want) {

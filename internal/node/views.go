@@ -27,7 +27,8 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 	}
 	out := &bootstraps{shared: shared}
 	for _, v := range o.views() {
-		one, err := source.Load(ctx, source.File{View: v.View, Path: v.Config, Node: o.Node, EnvoyHeaders: o.EnvoyHeaders})
+		// o.Node is the daemon's own: a view that it named would have the identity of another one.
+		one, err := source.Load(ctx, source.File{View: v.View, Path: v.Config, EnvoyHeaders: o.EnvoyHeaders})
 		if err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.Name, err)
 		}
