@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,9 +32,11 @@ func prometheusName(name string) string {
 	return "envoy_" + full
 }
 
+const connectedState = "control_plane.connected_state"
+
 // dynamicStats are all there are, in the order in which a reader asks for them.
 var dynamicStats = append([]dynamicStat{
-	{"control_plane.connected_state", true, describe("envoy_control_plane_connected_state", "1 while there is a stream to the control plane.")},
+	{connectedState, true, describe("envoy_control_plane_connected_state", "1 while there is a stream to the control plane, and to that of each view which has one.")},
 	dynamicCounter("xlb.dynamic.updates", "Changes of dynamic resources that were put in force."),
 	dynamicCounter("xlb.dynamic.writes", "Entries of the kernel's maps, and words of the memory shared with it, that were written or deleted to put configurations in force."),
 	dynamicCounter("xlb.dynamic.rejected", "Changes of dynamic resources that could not be put in force, or files of them that could not be read."),
@@ -66,3 +69,43 @@ func (out emitter) dynamic(values map[string]uint64) {
 		}
 	}
 }
+
+// JoinDynamic has the statistics of dynamic resources of several views together: sums, for each kind when something was last accepted, with the version of
+// that, and whether all that have a control plane are connected. Views without dynamic resources are nil; nil: all are.
+func JoinDynamic(views []map[string]uint64) map[string]uint64 {
+	var out map[string]uint64
+	for _, stats := range views {
+		if out == nil {
+			out = maps.Clone(stats)
+			continue
+		}
+		joinDynamic(out, stats)
+	}
+	return out
+}
+
+func joinDynamic(out, stats map[string]uint64) {
+	for name, value := range stats {
+		before, known := out[name]
+		kind, isVersion := strings.CutSuffix(name, ".version")
+		switch {
+		case !known:
+			out[name] = value
+		case name == connectedState:
+			out[name] = min(before, value)
+		case isVersion && stats[kind+updateTime] > out[kind+updateTime]:
+			out[name] = value
+		case isVersion, strings.HasSuffix(name, updateTime):
+		default:
+			out[name] += value
+		}
+	}
+	// Behind the versions, which compare them.
+	for name, value := range stats {
+		if strings.HasSuffix(name, updateTime) {
+			out[name] = max(out[name], value)
+		}
+	}
+}
+
+const updateTime = ".update_time"

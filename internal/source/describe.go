@@ -4,7 +4,6 @@ package source
 
 import (
 	"encoding/json"
-	"net/http"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -15,18 +14,6 @@ import (
 	"github.com/xlb-project/xlb/internal/xds"
 	"github.com/xlb-project/xlb/internal/xds/csds"
 )
-
-// WithClientStatus adds the client status discovery service to the admin API where there are dynamic resources.
-func (s *Source) WithClientStatus(handler http.Handler) http.Handler {
-	d := s.dynamic
-	if d == nil {
-		return handler
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", handler)
-	mux.Handle("POST "+csds.Path, csds.NewHandler(d.bootstrap.Load().Dynamic.Node, d.resources))
-	return mux
-}
 
 // bootstrapDump is what is shown of a bootstrap, in JSON.
 type bootstrapDump struct{ bootstrap, control json.RawMessage }

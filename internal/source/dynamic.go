@@ -32,6 +32,7 @@ type dynamicConfig struct {
 	secrets *secrets.Secrets
 	intake  *intake.Intake
 	ignored *ignoredFields
+	pace    *xds.Pace
 	// activate puts a configuration in force, and adds to wrong what there is no capacity for. Needs the lock.
 	activate func(cfg *model.Config, wrong *intake.Refusal) error
 }

@@ -42,6 +42,9 @@ type Config struct {
 	Spawn func(f func())
 	// NewTicker sends at that pace while due reports true.
 	NewTicker func(pace time.Duration, due func() bool) (call <-chan struct{}, stop func())
+
+	// pace is that of what all views have from control planes; nil: there is one view.
+	pace *xds.Pace
 }
 
 // Source puts configurations together and has them activated. Its methods are safe for concurrent use.
@@ -98,7 +101,7 @@ func (s *Source) Begin(b *Bootstrap) {
 }
 
 func (s *Source) dynamicConfig() dynamicConfig {
-	return dynamicConfig{log: s.cfg.Logger, lock: &s.mu, secrets: s.secrets, intake: s.intake, ignored: s.ignored, activate: s.activateWithinCapacity}
+	return dynamicConfig{log: s.cfg.Logger, lock: &s.mu, secrets: s.secrets, intake: s.intake, ignored: s.ignored, pace: s.cfg.pace, activate: s.activateWithinCapacity}
 }
 
 // Start reads the dynamic sources from now on, until Stop, and puts clusters in force that become warm, until ctx ends. What files of resources hold is in

@@ -5,7 +5,6 @@ package source
 import (
 	"context"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/mtls"
+	"github.com/xlb-project/xlb/internal/xds"
 )
 
 // Sources are those of all views. Each view has a Source of its own: what is wrong with one changes nothing of another. What all of them say is in force as
@@ -35,8 +35,10 @@ type Sources struct {
 // Config.File is of no consequence.
 func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
 	s := &Sources{activate: c.Activate, parts: make([]*model.Config, 1+len(others))}
+	pace := xds.NewPace()
 	for i, b := range append([]*Bootstrap{shared}, others...) {
 		of := c
+		of.pace = pace
 		of.File, of.Activate = b.file, func(cfg *model.Config) error { return s.put(i, cfg) }
 		if b.file.View.Name != "" {
 			of.Logger = c.Logger.With("view", b.file.View.Name)
@@ -105,13 +107,6 @@ func (s *Sources) Begin(shared *Bootstrap, others ...*Bootstrap) {
 func (s *Sources) Start(ctx context.Context) {
 	for _, one := range s.all {
 		one.Start(ctx)
-	}
-}
-
-// Await is Source.Await.
-func (s *Sources) Await(ctx context.Context, report func(error)) {
-	for _, one := range s.all {
-		one.Await(ctx, report)
 	}
 }
 
@@ -200,11 +195,6 @@ func (s *Sources) AwaitSecrets(ctx context.Context, tls *model.UpstreamTLS) bool
 	return s.of(tls.View).AwaitSecrets(ctx, tls)
 }
 
-// WithClientStatus is Source.WithClientStatus of the shared view.
-func (s *Sources) WithClientStatus(handler http.Handler) http.Handler {
-	return s.shared().WithClientStatus(handler)
-}
-
 // Describe is Source.Describe of the shared view, DescribeView that of another one.
 func (s *Sources) Describe(c *admin.Config) { s.shared().Describe(c) }
 
@@ -244,8 +234,14 @@ func (s *Sources) Notes(listeners []*model.Listener) (list []admin.Note) {
 	return list
 }
 
-// DynamicStats is Source.DynamicStats of the shared view.
-func (s *Sources) DynamicStats() map[string]uint64 { return s.shared().DynamicStats() }
+// DynamicStats are Source.DynamicStats of all views together (metrics.JoinDynamic).
+func (s *Sources) DynamicStats() map[string]uint64 {
+	var all []map[string]uint64
+	for _, one := range s.all {
+		all = append(all, one.DynamicStats())
+	}
+	return metrics.JoinDynamic(all)
+}
 
 // ClusterUpdates is Source.ClusterUpdates of each view, by the keys of clusters.
 func (s *Sources) ClusterUpdates() map[model.ClusterKey]*metrics.Updates {

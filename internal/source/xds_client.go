@@ -30,7 +30,7 @@ func (d *dynamic) newClient() *xds.Client {
 	}
 	what := d.servers()
 	return xds.New(xds.Config{
-		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Logger: d.log,
+		Node: from.Node, Servers: serversOf(from), Delta: from.Delta, Roots: roots, Names: names, FetchTimeout: from.FetchTimeout, Pace: d.pace, Logger: d.log,
 		Check: func(kind xds.Kind, name string, body *anypb.Any) (references []string, err error) {
 			needs, err := d.check(config.Kind(kind), name, body)
 			d.files.StartAhead(needs.Files)

@@ -22,6 +22,7 @@ type Client struct {
 	config  Config
 	log     *slog.Logger
 	pauses  Backoff
+	pace    *Pace
 	firstBy time.Time // when the first state is handed out though it is incomplete
 
 	mu      sync.Mutex
@@ -56,10 +57,14 @@ func New(config Config) *Client {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	pace := config.Pace
+	if pace == nil {
+		pace = NewPace()
+	}
 	state := newState(config.FetchTimeout)
 	state.ready = config.Ready
 	return &Client{
-		config: config, log: log, state: state, pauses: Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second},
+		config: config, log: log, pace: pace, state: state, pauses: Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second},
 		wake: make(chan struct{}, 1), alarm: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}
 }
@@ -111,7 +116,8 @@ func poke(what chan struct{}) {
 // handOut calls Update with the newest state whenever it has changed. The stream does not wait for it: what a server is told is that a
 // resource is good and is taken, not that it is in force. So a slow Update costs no more than one state that waits, and skips those between.
 func (c *Client) handOut(ctx context.Context) {
-	var p pace
+	c.pace.join()
+	defer c.pace.leave()
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,7 +135,7 @@ func (c *Client) handOut(ctx context.Context) {
 			c.log.Error("configuration of the management server was not applied; the one before stays in force", "error", err)
 		}
 		c.countUpdate(err)
-		if rest := p.rest(begun, took); rest > 0 && !Sleep(ctx, rest) {
+		if rest := c.pace.rest(begun, took); rest > 0 && !Sleep(ctx, rest) {
 			return
 		}
 	}
@@ -146,29 +152,6 @@ func (c *Client) countUpdate(err error) {
 	if err != nil {
 		c.counted.failures++
 	}
-}
-
-// A server that never rests has the newest state handed out again and again. Each Update owes a rest so many times as long as it took, so that
-// updates have a fifth of a processor at most. The time between updates pays, and up to restCredit may be owed: where updates are short, or few,
-// none waits for another. A rest is maxRest at most, so that no update is late.
-const (
-	restOfUpdate = 4
-	restCredit   = 100 * time.Millisecond
-	maxRest      = 250 * time.Millisecond
-)
-
-// pace tells how long to rest between updates.
-type pace struct {
-	owed  time.Duration
-	ended time.Time // of the last update
-}
-
-// rest is how long to wait after an update.
-func (p *pace) rest(begun time.Time, took time.Duration) time.Duration {
-	p.owed = max(0, p.owed-begun.Sub(p.ended))
-	p.owed = min(p.owed+took*restOfUpdate, restCredit+maxRest)
-	p.ended = begun.Add(took)
-	return max(0, p.owed-restCredit)
 }
 
 // newest returns what is to be handed out, if it is something new. The first state is held back until it is complete, as Envoy does not listen

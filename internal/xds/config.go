@@ -74,6 +74,8 @@ type Config struct {
 	// FetchTimeout is how long a resource that something refers to may be missing before it counts as absent (Envoy: initial_fetch_timeout,
 	// 15 s where the field is not set). 0 is for ever, as in Envoy.
 	FetchTimeout time.Duration
+	// Pace is what several clients have in common; nil: the client has one of its own.
+	Pace *Pace
 	// Logger is where events go; nil: nowhere.
 	Logger *slog.Logger
 }

@@ -25,7 +25,7 @@ func TestUpdatesHaveAFifthOfAProcessorAndShortOnesDoNotWait(t *testing.T) {
 		{"very long", time.Second, 10 * ms, 8, 8, maxRest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var p pace
+			p := NewPace()
 			now := time.Unix(1, 0)
 			updates, longest := 0, time.Duration(0)
 			for end := now.Add(10 * time.Second); now.Before(end); updates++ {
@@ -41,7 +41,7 @@ func TestUpdatesHaveAFifthOfAProcessorAndShortOnesDoNotWait(t *testing.T) {
 }
 
 func TestOneSlowUpdateDelaysNone(t *testing.T) {
-	var p pace
+	p := NewPace()
 	now := time.Unix(1, 0)
 	// What the other programs of a busy host take counts as well.
 	for _, took := range []time.Duration{time.Millisecond, 20 * time.Millisecond, time.Millisecond} {
@@ -49,5 +49,55 @@ func TestOneSlowUpdateDelaysNone(t *testing.T) {
 			t.Errorf("after an update of %s: a rest of %s, want none", took, rest)
 		}
 		now = now.Add(took + 10*time.Millisecond)
+	}
+}
+
+// However many clients never rest, together they have hardly more than one of them would have; and each goes on.
+func TestClientsOfOnePaceShareAFifthOfAProcessor(t *testing.T) {
+	const took, end, clients = 20 * time.Millisecond, 10 * time.Second, 5
+	p := NewPace()
+	begin := time.Unix(1, 0)
+	next := make([]time.Time, clients)
+	for i := range next {
+		p.join()
+		next[i] = begin
+	}
+	updates := make([]int, clients)
+	for {
+		first := 0
+		for i := range next {
+			if next[i].Before(next[first]) {
+				first = i
+			}
+		}
+		if next[first].Sub(begin) > end {
+			break
+		}
+		rest := p.rest(next[first], took)
+		if rest > clients*maxRest {
+			t.Fatalf("a rest of %s", rest)
+		}
+		next[first] = next[first].Add(took + rest)
+		updates[first]++
+	}
+	all, fewest := 0, updates[0]
+	for _, n := range updates {
+		all, fewest = all+n, min(fewest, n)
+	}
+	if most := int(end/took)/5 + 15; all > most || all < int(end/took)/5 || fewest < all/clients/2 {
+		t.Errorf("updates %v, %d of all clients; want %d to %d, and no client left out", updates, all, int(end/took)/5, most)
+	}
+}
+
+func TestAClientThatHasEndedAddsNoRest(t *testing.T) {
+	p := NewPace()
+	for range 4 {
+		p.join()
+	}
+	for range 3 {
+		p.leave()
+	}
+	if rest := p.rest(time.Unix(1, 0), time.Minute); rest != maxRest {
+		t.Errorf("a rest of %s, want %s", rest, maxRest)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // client asks a server of which a stream may be silent for that long.
 func client(t *testing.T, silence time.Duration) statusv3.ClientStatusDiscoveryServiceClient {
 	t.Helper()
-	s := httptest.NewUnstartedServer(newHandler(&server{resources: func() []Resource { return nil }, silence: silence}))
+	s := httptest.NewUnstartedServer(newHandler(&server{clients: func() []Client { return nil }, silence: silence}))
 	s.Config.Protocols = cleartext()
 	s.Start()
 	conn, err := grpc.NewClient(s.Listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

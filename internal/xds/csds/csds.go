@@ -32,19 +32,27 @@ type Resource struct {
 	xds.ResourceStatus
 }
 
+// Client is one that asks a control plane.
+type Client struct {
+	// Node is what it has told the control plane of itself.
+	Node *corev3.Node
+	// Scope tells it from the other clients of this process (ClientConfig.client_scope); empty: the first one.
+	Scope     string
+	Resources func() []Resource
+}
+
 type server struct {
 	statusv3.UnimplementedClientStatusDiscoveryServiceServer
 
-	node      *corev3.Node
-	resources func() []Resource
-	streams   streams
+	clients func() []Client
+	streams streams
 	// silence is how long a stream stays open on which nothing is asked.
 	silence time.Duration
 }
 
-// NewHandler serves the resources of one client, which has told the control plane that it is node. Requests have to come by HTTP/2.
-func NewHandler(node *corev3.Node, resources func() []Resource) http.Handler {
-	return newHandler(&server{node: node, resources: resources, silence: limits.ClientStatus.Idle})
+// NewHandler serves the resources of clients, in their order. Requests have to come by HTTP/2.
+func NewHandler(clients func() []Client) http.Handler {
+	return newHandler(&server{clients: clients, silence: limits.ClientStatus.Idle})
 }
 
 func newHandler(of *server) http.Handler {
@@ -133,13 +141,17 @@ func receive(stream statusv3.ClientStatusDiscoveryService_StreamClientStatusServ
 
 func (s *server) answer(in *statusv3.ClientStatusRequest) (*statusv3.ClientStatusResponse, error) {
 	if len(in.GetNodeMatchers()) > 0 {
-		return nil, status.Error(codes.InvalidArgument, "node_matchers: not supported: there is one client here; leave the field out")
+		return nil, status.Error(codes.InvalidArgument, "node_matchers: not supported: the clients here are those of one daemon; leave the field out")
 	}
-	client := &statusv3.ClientConfig{Node: s.node}
-	for _, r := range s.resources() {
-		client.GenericXdsConfigs = append(client.GenericXdsConfigs, describe(&r, in.GetExcludeResourceContents()))
+	out := &statusv3.ClientStatusResponse{}
+	for _, c := range s.clients() {
+		client := &statusv3.ClientConfig{Node: c.Node, ClientScope: c.Scope}
+		for _, r := range c.Resources() {
+			client.GenericXdsConfigs = append(client.GenericXdsConfigs, describe(&r, in.GetExcludeResourceContents()))
+		}
+		out.Config = append(out.Config, client)
 	}
-	return &statusv3.ClientStatusResponse{Config: []*statusv3.ClientConfig{client}}, nil
+	return out, nil
 }
 
 // configStatus is the control plane's side of a state; a client does not know what the server has not sent.

@@ -41,13 +41,20 @@ func resources() []csds.Resource {
 	}
 }
 
+func clients() []csds.Client {
+	return []csds.Client{
+		{Node: &corev3.Node{Id: "node-1"}, Resources: resources},
+		{Node: &corev3.Node{Id: "node-2"}, Scope: "shop", Resources: func() []csds.Resource { return resources()[1:] }},
+	}
+}
+
 // serverTimeout is shorter than a stream lasts.
 const serverTimeout = 50 * time.Millisecond
 
 func serve(t *testing.T) statusv3.ClientStatusDiscoveryServiceClient {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("POST "+csds.Path, csds.NewHandler(&corev3.Node{Id: "node-1"}, resources))
+	mux.Handle("POST "+csds.Path, csds.NewHandler(clients))
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &http.Server{Handler: mux, Protocols: protocols, ReadTimeout: serverTimeout, WriteTimeout: serverTimeout}
@@ -87,10 +94,11 @@ func TestFetch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(out.GetConfig()) != 1 || out.GetConfig()[0].GetNode().GetId() != "node-1" {
-			t.Fatalf("clients: %v, want node-1", out)
+		wanted := []*statusv3.ClientConfig{
+			{Node: &corev3.Node{Id: "node-1"}, GenericXdsConfigs: want(contents)},
+			{Node: &corev3.Node{Id: "node-2"}, ClientScope: "shop", GenericXdsConfigs: want(contents)[1:]},
 		}
-		if diff := cmp.Diff(want(contents), out.GetConfig()[0].GetGenericXdsConfigs(), protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(wanted, out.GetConfig(), protocmp.Transform()); diff != "" {
 			t.Errorf("contents %t (-want +got):\n%s", contents, diff)
 		}
 	}
