@@ -129,6 +129,9 @@ type byServer struct {
 	address netip.AddrPort
 	cache   cache.SnapshotCache
 	version int
+	// serve has the server begin to serve, again after server.Stop.
+	serve  func()
+	server *grpc.Server
 
 	mu      sync.Mutex
 	refused []string // error details of NACKs
@@ -142,15 +145,37 @@ func serveControlPlane(t *testing.T, delta bool) *byServer {
 // serveControlPlaneWith secures it, unless security is nil.
 func serveControlPlaneWith(t *testing.T, delta bool, security *tls.Config) *byServer {
 	t.Helper()
-	s := &byServer{delta: delta, cache: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveControlPlaneAt(t, delta, security, netip.MustParseAddrPort(listener.Addr().String()), func() net.Listener { return listener })
+}
+
+// serveControlPlaneIn serves inside a place, and may be stopped there and begin again.
+func serveControlPlaneIn(t *testing.T, delta bool, place *harness.Place) *byServer {
+	t.Helper()
+	file, address := place.Listener(t)
+	return serveControlPlaneAt(t, delta, nil, address, func() net.Listener {
+		listener, err := net.FileListener(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return listener
+	})
+}
+
+// serveControlPlaneAt serves at the address of what listen returns, which it calls each time that the server begins.
+func serveControlPlaneAt(t *testing.T, delta bool, security *tls.Config, address netip.AddrPort, listen func() net.Listener) *byServer {
+	t.Helper()
+	s := &byServer{delta: delta, address: address, cache: cache.NewSnapshotCache(true, cache.IDHash{}, nil)}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	var options []grpc.ServerOption
 	if security != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(security)))
 	}
-	server := grpc.NewServer(options...)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, controlplane.NewServer(ctx, s.cache, controlplane.CallbackFuncs{
+	service := controlplane.NewServer(ctx, s.cache, controlplane.CallbackFuncs{
 		StreamRequestFunc: func(_ int64, r *discoveryv3.DiscoveryRequest) error {
 			s.note(r.GetErrorDetail().GetMessage())
 			return nil
@@ -159,14 +184,15 @@ func serveControlPlaneWith(t *testing.T, delta bool, security *tls.Config) *bySe
 			s.note(r.GetErrorDetail().GetMessage())
 			return nil
 		},
-	}))
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	})
+	s.serve = func() {
+		server, listener := grpc.NewServer(options...), listen()
+		discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, service)
+		s.server = server
+		go func() { _ = server.Serve(listener) }()
 	}
-	s.address = netip.MustParseAddrPort(listener.Addr().String())
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
+	s.serve()
+	t.Cleanup(func() { s.server.Stop() })
 	return s
 }
 
@@ -188,13 +214,16 @@ func (s *byServer) source(string, string) map[string]any {
 	return map[string]any{"ads": map[string]any{}, "resource_api_version": "V3"}
 }
 
-func (s *byServer) fields() map[string]any {
+func (s *byServer) fields() map[string]any { return s.fieldsOf("test") }
+
+// fieldsOf are those of a bootstrap that is the node with that id.
+func (s *byServer) fieldsOf(node string) map[string]any {
 	api := "GRPC"
 	if s.delta {
 		api = "DELTA_GRPC"
 	}
 	return map[string]any{
-		"node": map[string]any{"id": "test", "cluster": "test"},
+		"node": map[string]any{"id": node, "cluster": "test"},
 		"dynamic_resources": map[string]any{
 			"ads_config": map[string]any{
 				"api_type": api, "transport_api_version": "V3", "grpc_services": []any{map[string]any{"envoy_grpc": map[string]any{"cluster_name": "control"}}},
@@ -213,6 +242,12 @@ func (s *byServer) fields() map[string]any {
 }
 
 func (s *byServer) deliver(t *testing.T, w world) {
+	t.Helper()
+	s.deliverTo(t, "test", w)
+}
+
+// deliverTo makes the world that of one node.
+func (s *byServer) deliverTo(t *testing.T, node string, w world) {
 	t.Helper()
 	s.version++
 	byType := map[string][]types.Resource{}
@@ -238,7 +273,7 @@ func (s *byServer) deliver(t *testing.T, w world) {
 	}
 	snapshot, err := cache.NewSnapshot(fmt.Sprint(s.version), byType)
 	if err == nil {
-		err = s.cache.SetSnapshot(t.Context(), "test", snapshot)
+		err = s.cache.SetSnapshot(t.Context(), node, snapshot)
 	}
 	if err != nil {
 		t.Fatal(err)
