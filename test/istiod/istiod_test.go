@@ -91,6 +91,12 @@ func startIstiod(t *testing.T, place *harness.Place, kubeconfig string, mesh str
 // configure writes a file of testdata/ with values in place of their names.
 func (c *control) configure(t *testing.T, name string, values map[string]string) {
 	t.Helper()
+	c.configureAs(t, name, name, values)
+}
+
+// configureAs writes a file of testdata/ under another name.
+func (c *control) configureAs(t *testing.T, as, name string, values map[string]string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +105,7 @@ func (c *control) configure(t *testing.T, name string, values map[string]string)
 	for name, value := range values {
 		pairs = append(pairs, "@"+name+"@", value)
 	}
-	path := filepath.Join(c.dir, name)
+	path := filepath.Join(c.dir, as)
 	if err := os.WriteFile(path+".new", []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644); err != nil {
 		t.Fatal(err)
 	}

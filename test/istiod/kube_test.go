@@ -5,6 +5,7 @@ package istiod
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/xlb-project/xlb/test/e2e/harness"
 )
 
 type object = map[string]any
@@ -19,7 +22,26 @@ type object = map[string]any
 // emptyKubernetes answers as an API server that has nothing: istiod does not start without one, although it has its configuration from files.
 func emptyKubernetes(t *testing.T) (kubeconfig string) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(serveNothing))
+	return startEmptyKubernetes(t, httptest.NewUnstartedServer(http.HandlerFunc(serveNothing)))
+}
+
+// emptyKubernetesIn is emptyKubernetes inside a place.
+func emptyKubernetesIn(t *testing.T, place *harness.Place) (kubeconfig string) {
+	t.Helper()
+	file, _ := place.Listener(t)
+	listener, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(serveNothing))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	return startEmptyKubernetes(t, server)
+}
+
+func startEmptyKubernetes(t *testing.T, server *httptest.Server) (kubeconfig string) {
+	t.Helper()
+	server.Start()
 	t.Cleanup(server.CloseClientConnections)
 	t.Cleanup(server.Close)
 	return writeKubeconfig(t, object{"server": server.URL}, object{})
