@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -62,5 +63,33 @@ func TestTheBootstrapsOfAllViewsAreRead(t *testing.T) {
 	boot, err := o.load(t.Context())
 	if err != nil || len(boot.others) != 2 {
 		t.Fatalf("got %+v, %v, want a bootstrap of each view", boot, err)
+	}
+}
+
+// What names the daemon to its control plane names no view: two views with one name would be one node there. Such a view has to name itself.
+func TestTheDaemonsNodeIsNoViews(t *testing.T) {
+	const control = "dynamic_resources: {ads_config: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: control}}]}, lds_config: {ads: {}, resource_api_version: V3}}\n" +
+		"static_resources: {clusters: [{name: control, typed_extension_protocol_options: {envoy.extensions.upstreams.http.v3.HttpProtocolOptions: " +
+		"{'@type': type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions, explicit_http_config: {http2_protocol_options: {}}}}, " +
+		"load_assignment: {cluster_name: control, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}}]}\n"
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{ConfigPath: filepath.Join(dir, "envoy.yaml"), Node: config.NodeName{ID: "daemon", Cluster: "host"}, Views: viewsAt(dir)}
+	for _, name := range []string{"envoy.yaml", "shop.yaml", "bank.yaml"} {
+		write(name, control)
+	}
+	err := Validate(o)
+	if err == nil || !strings.Contains(err.Error(), "view shop: ") || !strings.Contains(err.Error(), "node: needs id and cluster") {
+		t.Errorf("views without a node of their own: %v", err)
+	}
+	for _, name := range []string{"shop", "bank"} {
+		write(name+".yaml", control+"node: {id: "+name+", cluster: views}\n")
+	}
+	if err := Validate(o); err != nil {
+		t.Errorf("views with a node of their own: %v", err)
 	}
 }

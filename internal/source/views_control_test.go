@@ -5,6 +5,7 @@ package source
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -361,6 +362,31 @@ func TestTheStartWaitsForOtherViewsForALimitedTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who a view is to its control plane stays until the daemon starts anew: its stream goes on under the node that it has named.
+func TestAViewsNodeStaysUntilARestart(t *testing.T) {
+	p := newPlane(t)
+	p.say(t, "blue", "1", toPort(t, 8100))
+	p.say(t, "red", "1", toPort(t, 8200))
+	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	_, port, err := net.SplitHostPort(p.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blue := c.of("blue")
+	for node, want := range map[string]error{"blue": nil, "red": errOtherSources} {
+		b, err := Load(t.Context(), File{View: blue.cfg.File.View, Path: "blue.yaml", Text: fmt.Appendf(nil, fromServer, node, "0s", "0s", port)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := blue.replaceBootstrap(b); !errors.Is(err, want) {
+			t.Errorf("as node %s: got %v, want %v", node, err, want)
+		}
+	}
+	p.say(t, "blue", "2", toPort(t, 9100))
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 9100, "red": 8200})
 }
 
 // Secrets of one name of two views are two: each comes by its own view's stream, to its own view's connections.
