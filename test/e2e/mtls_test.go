@@ -68,8 +68,14 @@ func inline(text string) map[string]any { return map[string]any{"inline_string":
 // sidecar runs an Envoy in front of a server, which has to show no less than the caller's certificate to it.
 func (a *trust) sidecar(t *testing.T, place *harness.Place, server netip.AddrPort) (netip.AddrPort, *harness.Balancer) {
 	t.Helper()
-	chain, key := a.issue(t, webIdentity)
 	address := harness.Service()
+	return address, a.sidecarAt(t, place, address, server)
+}
+
+// sidecarAt is sidecar at an address.
+func (a *trust) sidecarAt(t *testing.T, place *harness.Place, address, server netip.AddrPort) *harness.Balancer {
+	t.Helper()
+	chain, key := a.issue(t, webIdentity)
 	filters := toRoutes("server", nil).(map[string]any)
 	filters["transport_socket"] = map[string]any{"name": "tls", "typed_config": map[string]any{
 		"@type":                      "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
@@ -83,11 +89,10 @@ func (a *trust) sidecar(t *testing.T, place *harness.Place, server netip.AddrPor
 			},
 		},
 	}}
-	envoy := harness.StartEnvoy(t, harness.Config{
+	return harness.StartEnvoy(t, harness.Config{
 		Listeners: []harness.Listener{{Address: address, Fields: map[string]any{"filter_chains": []any{filters}}}},
 		Clusters:  []harness.Cluster{{Name: "server", Endpoints: []netip.AddrPort{server}}},
 	}, place)
-	return address, envoy
 }
 
 // vault is a server of secrets over a Unix socket.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +159,42 @@ func TestAViewWithoutAnAnswerIsNotServed(t *testing.T) {
 			load := runLoad(t, v.pods[1].Place, programs.LoadSpec{Address: podService.String(), Requests: 1, Timeout: time.Second, Asks: []programs.Ask{{Path: "/from"}}})
 			return load.Served[0][answerOf(v.viewers, 1, " a")] == 1
 		})
+	})
+}
+
+// Two views have one cluster at one endpoint, which is secured by secrets of the same names from the same control plane. The endpoint accepts what one view's node
+// is sent: the other view reaches it neither with that, nor on a connection that the first has secured.
+func TestSecretsOfOneNameSecureTheirOwnViewAlone(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		v := newControlledViewers(t, 2, true)
+		host := v.node.OtherHost(t)
+		server := host.OriginAt(t, "meshed", netip.AddrPortFrom(host.Address, 8000)).Address
+		endpoint := netip.AddrPortFrom(host.Address, 8443)
+		accepted := newTrust(t)
+		accepted.sidecarAt(t, host.Place, endpoint, server)
+		for name, by := range map[string]*trust{"view0": accepted, "view1": newTrust(t)} {
+			w := world{}
+			cluster := edsCluster(v.plane, "shop", "shop")
+			cluster["transport_socket"] = meshSocketWith(webIdentity, func(name string) map[string]any {
+				return map[string]any{"name": name, "sds_config": v.plane.source(secretType, name)}
+			})
+			w.put(assignmentType, "shop", assignmentOf("shop", endpoint))
+			w.put(clusterType, "shop", cluster)
+			w.put(listenerType, "web", rdsListener(v.plane, "web", podService, "table"))
+			w.put(routesType, "table", tableOf("table", routeTo("/", "shop", nil)))
+			w.put(secretType, "default", ownSecret(by.issue(t, callerIdentity)))
+			w.put(secretType, "ROOTCA", authoritySecret(by.pem))
+			v.plane.deliverTo(t, name, w)
+		}
+		v.lead(t, "shared", "a")
+		v.startControlled(t, mode)
+		for range 5 {
+			for pod, want := range []string{"200 meshed", "503 "} {
+				if got := firstAnswer(t, v.pods[pod].Place, podService, "/"); got != want {
+					t.Errorf("pod %d: got %s, want %s", pod, got, want)
+				}
+			}
+		}
 	})
 }
