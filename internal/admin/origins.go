@@ -13,7 +13,7 @@ import (
 type Origin struct {
 	// View is the name of the view that the part is of; empty: the shared one.
 	View string `json:"view,omitempty"`
-	// Kind is "bootstrap", a kind of resources as "clusters", "secret" or "certificate"; "configuration" is all of it together.
+	// Kind is "views" for the file that names them, "bootstrap", a kind of resources as "clusters", "secret" or "certificate"; "configuration" is all of it together.
 	Kind string `json:"kind"`
 	// Source is "file" or "server"; "all" of the configuration.
 	Source string `json:"source"`

@@ -6,7 +6,7 @@ import "time"
 
 // OriginKey tells where a part of the configuration comes from.
 type OriginKey struct {
-	// Kind is "configuration" for all of it, "bootstrap", a kind of resources as "clusters", "secret" or "certificate".
+	// Kind is "configuration" for all of it, "views" for the file that names them, "bootstrap", a kind of resources as "clusters", "secret" or "certificate".
 	Kind string `json:"kind"`
 	// Source is "file" or "server"; "all" of the configuration.
 	Source string `json:"source"`

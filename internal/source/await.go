@@ -16,9 +16,10 @@ const viewPatience = 15 * time.Second
 
 // Await returns when all views have what Source.Await waits for, or are late. All wait at once. It reports what they wait for, a line for each view.
 func (s *Sources) Await(ctx context.Context, report func(error)) {
-	w := waits{report: report, of: make([]error, len(s.all))}
+	list := s.list()
+	w := waits{report: report, of: make([]error, len(list))}
 	var all sync.WaitGroup
-	for i, one := range s.all {
+	for i, one := range list {
 		all.Go(func() {
 			one.awaitAmong(ctx, func(err error) { w.set(i, err) })
 			w.set(i, nil)

@@ -25,9 +25,9 @@ func (s *Sources) WithClientStatus(handler http.Handler) http.Handler {
 }
 
 func (s *Sources) clients() (list []csds.Client) {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		if d := one.dynamic; d != nil {
-			list = append(list, csds.Client{Node: d.bootstrap.Load().Dynamic.Node, Scope: one.cfg.File.View.Name, Resources: d.resources})
+			list = append(list, csds.Client{Node: d.bootstrap.Load().Dynamic.Node, Scope: one.view.Name, Resources: d.resources})
 		}
 	}
 	return list

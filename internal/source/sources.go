@@ -4,77 +4,116 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/mtls"
+	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 	"github.com/xlb-project/xlb/internal/xds"
 )
 
 // Sources are those of all views. Each view has a Source of its own: what is wrong with one changes nothing of another. What all of them say is in force as
 // one configuration. Its methods are safe for concurrent use.
 type Sources struct {
-	activate func(*model.Config) error
-	// all are the Sources in the order of views, the shared one first.
-	all []*Source
+	cfg Config
+	// all are the Sources in the order of the numbers of their views, the shared one first. A list is not changed, but exchanged, by the holder of mu.
+	all atomic.Pointer[[]*viewSource]
+	// views is what has come of the file that names the views.
+	views *intake.Intake
 
 	// mu is held while one configuration replaces another. The lock of a Source comes before it.
 	mu sync.Mutex
-	// parts are what the Sources have put in force, in their order; nil: nothing yet. Guarded by mu.
-	parts []*model.Config
-	// started: parts come in force as they change. Until then they are gathered. Guarded by mu.
+	// started: what the Sources say comes in force as it changes. Until then it is gathered. Guarded by mu.
 	started bool
+	// beginServe begins to look at the file of a view for changes; nil: files are not looked at, or no more. Guarded by mu.
+	beginServe func(*viewSource)
+}
+
+// viewSource is the Source of one view.
+type viewSource struct {
+	*Source
+	view model.View
+	// again has its files read again, end ends that they are looked at, which serving waits for.
+	again   chan os.Signal
+	end     context.CancelFunc
+	serving sync.WaitGroup
+
+	// part is what it has put in force; nil: nothing yet. isNew: it is gathered, and comes in force when the view is added. hasGone: it puts nothing in force any
+	// more. Guarded by Sources.mu.
+	part           *model.Config
+	isNew, hasGone bool
+	// isServed: its file is looked at. Guarded by Sources.mu, as end is.
+	isServed bool
 }
 
 // NewSources returns Sources that begin with the static parts of bootstraps, of the shared view and of others. Nothing runs yet. Close is to be called.
 // Config.File is of no consequence.
 func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
-	s := &Sources{activate: c.Activate, parts: make([]*model.Config, 1+len(others))}
-	pace := xds.NewPace()
-	for i, b := range append([]*Bootstrap{shared}, others...) {
-		of := c
-		of.pace = pace
-		of.File, of.Activate = b.file, func(cfg *model.Config) error { return s.put(i, cfg) }
-		if b.file.View.Name != "" {
-			of.Logger = c.Logger.With("view", b.file.View.Name)
-		}
-		s.all = append(s.all, New(of, b))
+	s := &Sources{cfg: c, views: intake.New()}
+	s.cfg.pace = xds.NewPace()
+	list := []*viewSource{s.newSource(shared)}
+	for _, b := range others {
+		list = append(list, s.newSource(b))
 	}
+	s.all.Store(&list)
 	return s
 }
 
+func (s *Sources) newSource(b *Bootstrap) *viewSource {
+	v := &viewSource{view: b.file.View, again: make(chan os.Signal, 1), end: func() {}}
+	of := s.cfg
+	of.File, of.Activate = b.file, func(cfg *model.Config) error { return s.put(v, cfg) }
+	if v.view.Name != "" {
+		of.Logger = of.Logger.With("view", v.view.Name)
+	}
+	v.Source = New(of, b)
+	return v
+}
+
+// list returns the Sources, the shared one first.
+func (s *Sources) list() []*viewSource { return *s.all.Load() }
+
 // put puts in force what one Source says, beside what the others have said.
-func (s *Sources) put(of int, cfg *model.Config) error {
+func (s *Sources) put(v *viewSource, cfg *model.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts := slices.Clone(s.parts)
-	parts[of] = cfg
-	if s.started {
-		if err := s.activate(merged(parts)); err != nil {
-			return err
-		}
+	if v.hasGone {
+		return shutdown.ErrEnding
 	}
-	s.parts = parts
-	return nil
+	before := v.part
+	v.part = cfg
+	if !s.started || v.isNew {
+		return nil
+	}
+	err := s.cfg.Activate(merged(s.list()))
+	if err != nil {
+		v.part = before
+	}
+	return err
 }
 
 // merged is one configuration of those of all views. What concerns the whole process is the shared one's. The clusters of a view stand together: where one view
 // alone has changed, the lists differ there alone.
-func merged(parts []*model.Config) *model.Config {
-	if len(parts) == 1 && parts[0] != nil {
-		return parts[0]
+func merged(list []*viewSource) *model.Config {
+	shared := list[0].part
+	if len(list) == 1 && shared != nil {
+		return shared
 	}
 	out := &model.Config{}
-	if shared := parts[0]; shared != nil {
+	if shared != nil {
 		*out = *shared
 		out.Listeners, out.Clusters, out.Passed = slices.Clip(out.Listeners), slices.Clip(out.Clusters), slices.Clip(out.Passed)
 	}
-	for _, p := range parts[1:] {
+	for _, v := range list[1:] {
+		p := v.part
 		if p == nil {
 			continue
 		}
@@ -84,76 +123,47 @@ func merged(parts []*model.Config) *model.Config {
 }
 
 // shared is the Source of the shared view.
-func (s *Sources) shared() *Source { return s.all[0] }
+func (s *Sources) shared() *Source { return s.list()[0].Source }
 
-// of is that of a view; the shared one's where there is no such view.
+// of is that of a view; nil: there is no such view, or it has gone.
 func (s *Sources) of(view string) *Source {
-	for _, one := range s.all {
-		if one.cfg.File.View.Name == view {
-			return one
+	for _, v := range s.list() {
+		if v.view.Name == view {
+			return v.Source
 		}
 	}
-	return s.shared()
+	return nil
 }
 
 // Begin is Source.Begin, with the bootstraps that NewSources had.
 func (s *Sources) Begin(shared *Bootstrap, others ...*Bootstrap) {
 	for i, b := range append([]*Bootstrap{shared}, others...) {
-		s.all[i].Begin(b)
+		s.list()[i].Begin(b)
 	}
 }
 
 // Start is Source.Start.
 func (s *Sources) Start(ctx context.Context) {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		one.Start(ctx)
 	}
 }
 
 // Resolved is Source.Resolved.
 func (s *Sources) Resolved() bool {
-	return !slices.ContainsFunc(s.all, func(one *Source) bool { return !one.Resolved() })
-}
-
-// ServeReloads is Source.ServeReloads: reload has all files read again.
-func (s *Sources) ServeReloads(ctx context.Context, reload <-chan os.Signal) {
-	if len(s.all) == 1 {
-		s.shared().ServeReloads(ctx, reload)
-		return
-	}
-	var serving sync.WaitGroup
-	defer serving.Wait()
-	var told []chan os.Signal
-	for _, one := range s.all {
-		again := make(chan os.Signal, 1)
-		told = append(told, again)
-		serving.Go(func() { one.ServeReloads(ctx, again) })
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case signal := <-reload:
-			for _, again := range told {
-				select {
-				case again <- signal:
-				default: // it has yet to begin with the one before
-				}
-			}
-		}
-	}
+	return !slices.ContainsFunc(s.list(), func(one *viewSource) bool { return !one.Resolved() })
 }
 
 // Stop is Source.Stop.
 func (s *Sources) Stop() {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		one.Stop()
 	}
 }
 
 // Close is Source.Close.
 func (s *Sources) Close() {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		one.Close()
 	}
 }
@@ -167,7 +177,7 @@ func (s *Sources) Exclusive(f func()) {
 
 // Activate puts in force what the bootstraps say, at the start: all views at once.
 func (s *Sources) Activate() error {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		if err := one.Reactivate(); err != nil {
 			return err
 		}
@@ -175,38 +185,48 @@ func (s *Sources) Activate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started = true
-	return s.activate(merged(s.parts))
+	return s.cfg.Activate(merged(s.list()))
 }
 
 // Reactivate puts the configuration in force again, when what Config.Activate makes of it has changed.
 func (s *Sources) Reactivate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.activate(merged(s.parts))
+	return s.cfg.Activate(merged(s.list()))
 }
 
 // Handshake is Source.Handshake.
 func (s *Sources) Handshake(ctx context.Context, conn net.Conn, p *mtls.Peer) (net.Conn, error) {
-	return s.of(p.TLS.View).Handshake(ctx, conn, p)
+	one := s.of(p.TLS.View)
+	if one == nil {
+		return nil, fmt.Errorf("view %s has gone, and its secrets with it", p.TLS.View)
+	}
+	return one.Handshake(ctx, conn, p)
 }
 
-// AwaitSecrets is Source.AwaitSecrets.
+// AwaitSecrets is Source.AwaitSecrets. It waits for nothing where the view has gone.
 func (s *Sources) AwaitSecrets(ctx context.Context, tls *model.UpstreamTLS) bool {
-	return s.of(tls.View).AwaitSecrets(ctx, tls)
+	one := s.of(tls.View)
+	return one == nil || one.AwaitSecrets(ctx, tls)
 }
 
 // Describe is Source.Describe of the shared view, DescribeView that of another one.
 func (s *Sources) Describe(c *admin.Config) { s.shared().Describe(c) }
 
-// DescribeView is Describe of the view with that name.
-func (s *Sources) DescribeView(view string, c *admin.Config) { s.of(view).Describe(c) }
+// DescribeView is Describe of the view with that name, if there is one.
+func (s *Sources) DescribeView(view string, c *admin.Config) {
+	if one := s.of(view); one != nil {
+		one.Describe(c)
+	}
+}
 
-// Origins lists where the configuration of each view comes from (admin.Source).
+// Origins lists where the configuration of each view comes from, and the views themselves (admin.Source).
 func (s *Sources) Origins() (list []admin.Origin) {
-	for _, one := range s.all {
+	list = s.views.List()
+	for _, one := range s.list() {
 		origins := one.Origins()
 		for i := range origins {
-			origins[i].View = one.cfg.File.View.Name
+			origins[i].View = one.view.Name
 		}
 		list = append(list, origins...)
 	}
@@ -215,7 +235,8 @@ func (s *Sources) Origins() (list []admin.Origin) {
 
 // OriginsByKind are the origins for the metrics, those of one kind and source in all views together (metrics.Source).
 func (s *Sources) OriginsByKind() (list []metrics.Origin) {
-	for _, one := range s.all {
+	list = s.views.Sum(s.views.List(), intake.Refused{})
+	for _, one := range s.list() {
 		list = append(list, one.OriginsByKind()...)
 	}
 	return metrics.JoinOrigins(list)
@@ -223,8 +244,8 @@ func (s *Sources) OriginsByKind() (list []metrics.Origin) {
 
 // Notes is Source.Notes of each view.
 func (s *Sources) Notes(listeners []*model.Listener) (list []admin.Note) {
-	for _, one := range s.all {
-		view := one.cfg.File.View
+	for _, one := range s.list() {
+		view := one.view
 		notes := one.Notes(slices.DeleteFunc(slices.Clone(listeners), func(l *model.Listener) bool { return l.View != view }))
 		for i := range notes {
 			notes[i].View = view.Name
@@ -237,7 +258,7 @@ func (s *Sources) Notes(listeners []*model.Listener) (list []admin.Note) {
 // DynamicStats are Source.DynamicStats of all views together (metrics.JoinDynamic).
 func (s *Sources) DynamicStats() map[string]uint64 {
 	var all []map[string]uint64
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		all = append(all, one.DynamicStats())
 	}
 	return metrics.JoinDynamic(all)
@@ -246,9 +267,9 @@ func (s *Sources) DynamicStats() map[string]uint64 {
 // ClusterUpdates is Source.ClusterUpdates of each view, by the keys of clusters.
 func (s *Sources) ClusterUpdates() map[model.ClusterKey]*metrics.Updates {
 	out := map[model.ClusterKey]*metrics.Updates{}
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		for name, u := range one.ClusterUpdates() {
-			out[one.cfg.File.View.Cluster(name)] = u
+			out[one.view.Cluster(name)] = u
 		}
 	}
 	return out
@@ -256,7 +277,7 @@ func (s *Sources) ClusterUpdates() map[model.ClusterKey]*metrics.Updates {
 
 // Subscriptions is Source.Subscriptions of all views.
 func (s *Sources) Subscriptions() (tables, secrets []metrics.Subscription) {
-	for _, one := range s.all {
+	for _, one := range s.list() {
 		t, c := one.Subscriptions()
 		tables, secrets = append(tables, t...), append(secrets, c...)
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
 )
@@ -40,6 +42,15 @@ type viewsRig struct {
 	// active are the configurations that were put in force, refuse is what the next one is refused with.
 	active []*model.Config
 	refuse error
+	// mu guards active where files are followed.
+	mu sync.Mutex
+}
+
+// portsNow is ports of what was put in force last, where files are followed.
+func (r *viewsRig) portsNow() map[string]uint16 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return ports(r.last())
 }
 
 func newViewsRig(t *testing.T) *viewsRig {
@@ -48,6 +59,7 @@ func newViewsRig(t *testing.T) *viewsRig {
 	shared, blue, red := r.load(model.View{}, 8000), r.load(model.View{Number: 1, Name: "blue"}, 8100), r.load(model.View{Number: 2, Name: "red"}, 8200)
 	r.Sources = NewSources(Config{
 		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.ClusterKey) *model.Cluster { return nil },
+		Spawn: func(f func()) { go f() }, NewTicker: func(time.Duration, func() bool) (<-chan struct{}, func()) { return nil, func() {} },
 		Activate: func(cfg *model.Config) error {
 			if r.refuse != nil {
 				return r.refuse
@@ -55,6 +67,8 @@ func newViewsRig(t *testing.T) *viewsRig {
 			if !r.started {
 				t.Error("what a source says from here on would be kept, and not put in force")
 			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.active = append(r.active, cfg)
 			return nil
 		},

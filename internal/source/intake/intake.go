@@ -25,6 +25,7 @@ const (
 // Kinds of origins beside the kinds of resources.
 const (
 	kindBootstrap   = "bootstrap"
+	kindViews       = "views"
 	kindSecret      = "secret"
 	kindCertificate = "certificate"
 )
@@ -40,6 +41,9 @@ func KeyOf(f config.File) Key { return Key{f.Kind.String(), f.Path} }
 
 // BootstrapKey is the key of the bootstrap in that file.
 func BootstrapKey(path string) Key { return Key{kindBootstrap, path} }
+
+// ViewsKey is the key of the file that names the views.
+func ViewsKey(path string) Key { return Key{kindViews, path} }
 
 // Intake keeps the results of the bootstrap, of files of resources, and of the configuration that they make up: the last success, and the last refusal
 // until something is taken. It is safe for concurrent use, and holds its lock for no more than its own work: probes wait for it.
@@ -156,7 +160,7 @@ func (k Key) compare(other Key) int {
 }
 
 func kindOrder(kind string) int {
-	order := []string{admin.WholeConfiguration, kindBootstrap}
+	order := []string{admin.WholeConfiguration, kindViews, kindBootstrap}
 	for _, k := range everyKind {
 		order = append(order, k.String())
 	}

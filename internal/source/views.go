@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/xlb-project/xlb/internal/source/intake"
+)
+
+// Add puts the views of these bootstraps in force beside those that there are, or in place of those with their names, all at once, and has their sources read
+// until ctx ends. After an error all is as it was. There is one call of Add or Remove at a time, behind Start.
+func (s *Sources) Add(ctx context.Context, added []*Bootstrap) error {
+	fresh := make([]*viewSource, len(added))
+	for i, b := range added {
+		v := s.newSource(b)
+		v.isNew, fresh[i] = true, v
+	}
+	replaced, err := s.exchange(fresh, added)
+	if err != nil {
+		for _, v := range fresh {
+			v.leave()
+		}
+		return err
+	}
+	for _, v := range replaced {
+		v.leave()
+	}
+	for _, v := range fresh {
+		v.Start(ctx)
+		s.serve(v)
+	}
+	return nil
+}
+
+// exchange puts Sources in force that are new, with their bootstraps, and returns those in place of which they are.
+func (s *Sources) exchange(fresh []*viewSource, with []*Bootstrap) (replaced []*viewSource, err error) {
+	for i, v := range fresh {
+		if err := v.Reactivate(); err != nil {
+			return nil, fmt.Errorf("view %s: %w", v.view.Name, err)
+		}
+		v.Begin(with[i])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNamed := func(v *viewSource) bool {
+		return slices.ContainsFunc(fresh, func(one *viewSource) bool { return one.view.Name == v.view.Name })
+	}
+	list, replaced := s.without(isNamed)
+	list = append(list, fresh...)
+	slices.SortFunc(list, func(a, b *viewSource) int { return cmp.Compare(a.view.Number, b.view.Number) })
+	// Before there is anything that asks for secrets.
+	before := s.all.Swap(&list)
+	if err := s.cfg.Activate(merged(list)); err != nil {
+		s.all.Store(before)
+		return nil, err
+	}
+	for _, v := range fresh {
+		v.isNew = false
+	}
+	haveGone(replaced)
+	return replaced, nil
+}
+
+// Remove takes the views with these names out of force. After an error all is as it was.
+func (s *Sources) Remove(names []string) error {
+	gone, err := s.remove(names)
+	for _, v := range gone {
+		v.leave()
+	}
+	return err
+}
+
+func (s *Sources) remove(names []string) ([]*viewSource, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, gone := s.without(func(v *viewSource) bool { return slices.Contains(names, v.view.Name) })
+	if err := s.cfg.Activate(merged(list)); err != nil {
+		return nil, err
+	}
+	s.all.Store(&list)
+	haveGone(gone)
+	return gone, nil
+}
+
+// without divides the Sources by whether they are such. The caller holds mu.
+func (s *Sources) without(is func(*viewSource) bool) (others, such []*viewSource) {
+	for _, v := range s.list() {
+		if is(v) {
+			such = append(such, v)
+		} else {
+			others = append(others, v)
+		}
+	}
+	return others, such
+}
+
+// haveGone notes that Sources are to put nothing in force any more. The caller holds mu.
+func haveGone(list []*viewSource) {
+	for _, v := range list {
+		v.hasGone = true
+	}
+}
+
+// leave ends all that a view which has gone reads. Sources.mu is not held: what is under way may wait for it.
+func (v *viewSource) leave() {
+	v.end()
+	v.serving.Wait()
+	v.Stop()
+	v.Close()
+}
+
+// ServeReloads is Source.ServeReloads for all views, also for those that are added: reload has all files read again.
+func (s *Sources) ServeReloads(ctx context.Context, reload <-chan os.Signal) {
+	s.setBeginServe(func(v *viewSource) {
+		its, end := context.WithCancel(ctx)
+		v.end = end
+		v.serving.Go(func() { v.ServeReloads(its, v.again) })
+	})
+	for _, v := range s.list() {
+		s.serve(v)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.setBeginServe(nil)
+			for _, v := range s.list() {
+				v.serving.Wait()
+			}
+			return
+		case signal := <-reload:
+			for _, v := range s.list() {
+				select {
+				case v.again <- signal:
+				default: // it has yet to begin with the one before
+				}
+			}
+		}
+	}
+}
+
+// setBeginServe has serve look at the files of views; nil: of no further view.
+func (s *Sources) setBeginServe(serve func(*viewSource)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginServe = serve
+}
+
+// serve looks at the file of a view, if files are looked at and this one is not yet.
+func (s *Sources) serve(v *viewSource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.beginServe == nil || v.isServed || v.hasGone {
+		return
+	}
+	v.isServed = true
+	s.beginServe(v)
+}
+
+// TookViews notes that the file of views at a path is in force, with that version, RefusedViews why it is not.
+func (s *Sources) TookViews(path, version string) { s.views.Take(intake.ViewsKey(path), version) }
+
+// RefusedViews is described with TookViews.
+func (s *Sources) RefusedViews(path string, why error) {
+	s.views.Refuse(intake.ViewsKey(path), intake.RefusalOf(why), false)
+}
