@@ -157,6 +157,7 @@ balanced that have the former with "true", or the latter with xlb.
 All workloads see the configuration of --config, unless --views names a file of views. Each view
 has an Envoy bootstrap, and says of which pods, cgroups or network namespaces the processes see it.
 The same address may mean other routes in another view, and no process sees another view's listeners.
+The file of views, and the bootstraps that it names, are read again when they have changed.
 
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
@@ -371,22 +372,13 @@ func (f *runFlags) chooseViews(o *node.Options) (err error) {
 	if o.Views, err = views.Read(f.views); err != nil {
 		return fmt.Errorf("--views: %w", err)
 	}
-	if name := o.Views.SelectsOthers(); name != "" && !o.OtherNamespaces {
-		return fmt.Errorf("--views %s: view %s selects other network namespaces than the daemon's own, which is the only one that is served (--namespaces=own, or the daemon lacks CAP_SYS_ADMIN "+
-			"and CAP_SYS_PTRACE): have others served, or select {host: true} alone", f.views, name)
+	if err := o.Views.Check(o.Served()); err != nil {
+		return fmt.Errorf("--views %s: %w", f.views, err)
 	}
-	if name := o.Views.SelectsHost(); name != "" && o.NoOwnNamespace {
-		return fmt.Errorf("--views %s: view %s selects the host's own network namespace, which --namespaces=others does not serve: leave one of the two out", f.views, name)
+	if o.Views.SelectsPods() != "" {
+		// Without a runtime the view selects no pod: the log says so.
+		o.OptionalNRI = false
 	}
-	name := o.Views.SelectsPods()
-	if name == "" {
-		return nil
-	}
-	if o.NRI == "" {
-		return fmt.Errorf("--views %s: view %s selects pods by their names or labels, which are known from a container runtime alone (--nri, --namespaces); select by cgroup or netns", f.views, name)
-	}
-	// Without a runtime the view selects no pod: the log says so.
-	o.OptionalNRI = false
 	return nil
 }
 

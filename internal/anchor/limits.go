@@ -21,6 +21,9 @@ type Limits struct {
 	// Unopened is served without.
 	Opening  time.Duration
 	Unopened bool
+	// View is the number of the listener's view. The time of a connection is up, whatever its age, when its workload sees another one; with AnyView it is not.
+	View    uint32
+	AnyView bool
 }
 
 func (l Limits) none() bool { return l.Idle == 0 && l.Age == 0 && l.Opening == 0 }
@@ -56,12 +59,17 @@ type clock struct {
 // limits are those of a connection to a listener, or in place of them what ends all connections.
 func (s *Set) limits(listener uint32) Limits {
 	if quiet := s.ending.Load(); quiet > 0 {
-		return Limits{Idle: time.Duration(quiet)}
+		return Limits{Idle: time.Duration(quiet), AnyView: true}
 	}
 	if s.cfg.Limits == nil {
 		return Limits{}
 	}
 	return s.cfg.Limits(listener)
+}
+
+// isOfOtherView reports whether the client would be led to another view's listener by now. A bound socket has no view of its clients.
+func (c *Conn) isOfOtherView(l Limits) bool {
+	return !l.AnyView && c.bound == nil && c.workload.View() != l.View
 }
 
 // Drain closes each connection that has been without a request for so long, which must be more than 0, as soon as it has, whatever the limits of its
@@ -71,6 +79,26 @@ func (s *Set) Drain(quiet time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lookAnewLocked()
+}
+
+// ViewsChanged looks at all connections anew: their workloads may see other views.
+func (s *Set) ViewsChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookAnewLocked()
+}
+
+// Views are those, by their numbers, of which connections are open.
+func (s *Set) Views() map[uint32]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[uint32]bool{}
+	for _, c := range s.conns {
+		if c.bound == nil {
+			found[s.limits(c.listener).View] = true
+		}
+	}
+	return found
 }
 
 // LimitsChanged looks at all connections anew: their listeners may have other limits. These are those of all listeners.
@@ -99,7 +127,7 @@ func (s *Set) lookAnewLocked() {
 // limitLocked has a connection watched if its listener has limits.
 func (s *Set) limitLocked(c *Conn) {
 	l := s.limits(c.listener)
-	if l.none() {
+	if l.none() && !c.isOfOtherView(l) {
 		return
 	}
 	s.limited[c] = struct{}{}
@@ -222,7 +250,7 @@ func (c *Conn) look(now time.Time) (over bool) {
 	}
 	if c.clock.closeAt.IsZero() {
 		c.clock.silent = l.Opening > 0 && !busy && !c.clock.used && now.Sub(c.opened) >= l.Opening
-		if c.clock.silent || l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age {
+		if c.clock.silent || l.Idle > 0 && !busy && now.Sub(c.clock.idleSince) >= l.Idle || l.Age > 0 && now.Sub(c.opened) >= l.Age || c.isOfOtherView(l) {
 			c.drain(now, l)
 		} else {
 			c.clock.due = c.nextLook(l, busy, now)
@@ -293,12 +321,13 @@ func (c *Conn) lastUse(look maps.ClientLook, now time.Time) time.Time {
 	return last
 }
 
-// drain has the answer to the next request close the connection, and the connection close without one after a while.
+// drain has the answer to the next request close the connection, and the connection close without one after a while. One that has carried none does not wait.
 func (c *Conn) drain(now time.Time, l Limits) {
 	c.closing.Store(true)
 	look, _ := c.inUse(maps.HoldLimit)
 	c.clock.closeAt = now
-	if look.Requests > 0 || c.requests.Load() > 0 {
+	// One that was led to a view which its workload sees no more may be about to send its first request.
+	if look.Requests > 0 || c.requests.Load() > 0 || c.isOfOtherView(l) {
 		c.clock.closeAt = now.Add(l.Drain)
 	}
 }

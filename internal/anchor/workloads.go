@@ -208,6 +208,22 @@ func (s *Set) Announce(w *workload.Workload) error {
 	return nil
 }
 
+// Look has the kernel programs lead new connections of a workload by the view that it sees now. ViewsChanged has those that are open follow.
+func (s *Set) Look(w *workload.Workload) error {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	ports, ok := s.announced[w]
+	if !ok {
+		return nil // Announce has it see what it is to see
+	}
+	ports.View = w.View()
+	if err := s.cfg.Sockets.Anchors.Put(w.Netns, ports); err != nil {
+		return err
+	}
+	s.announced[w] = ports
+	return nil
+}
+
 // Exclude has the kernel programs leave a workload alone that has no listeners.
 func (s *Set) Exclude(w *workload.Workload) error {
 	s.joining.Lock()

@@ -35,7 +35,7 @@ func base() *model.Config {
 	return &model.Config{
 		Listeners: []*model.Listener{{
 			Name: "web", Address: netip.MustParseAddrPort("127.80.0.1:80"), StatPrefix: "web",
-			Routes: &model.RouteTable{Name: "web", VirtualHosts: []*model.VirtualHost{{
+			Routes: &model.RouteTable{Name: "web", Connections: model.ConnectionLimits{Drain: model.DefaultDrain}, VirtualHosts: []*model.VirtualHost{{
 				Name: "all", Domains: []string{"*"},
 				Routes: []*model.Route{{
 					Path:     matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"},

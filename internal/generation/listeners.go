@@ -76,8 +76,15 @@ func (l *listeners) ListenerNumber(name model.ListenerName) (number uint32, ok b
 	return number, ok
 }
 
-// Limits are those of connections to a listener, by its number; none when it has gone.
-func (l *listeners) Limits(listener uint32) anchor.Limits { return l.limits[listener] }
+// Limits are those of connections to a listener, by its number. Those of one that has gone end with its view alone.
+func (l *listeners) Limits(listener uint32) anchor.Limits {
+	limits, ok := l.limits[listener]
+	if id := ListenerID(listener); !ok && l.Departed(id) {
+		return anchor.Limits{Drain: model.DefaultDrain, View: l.views[id].Number}
+	}
+	limits.AnyView = limits.AnyView || !ok
+	return limits
+}
 
 // AllLimits are those of all listeners, by number; nil before the first configuration.
 func (l *listeners) AllLimits() map[uint32]anchor.Limits { return l.limits }
@@ -170,7 +177,7 @@ func (s *shortestOf) note(limits ...time.Duration) {
 
 func limitsOf(l *model.Listener) anchor.Limits {
 	c := &l.Routes.Connections
-	out := anchor.Limits{Idle: c.Idle, Age: c.Age, Drain: c.Drain}
+	out := anchor.Limits{Idle: c.Idle, Age: c.Age, Drain: c.Drain, View: l.View.Number, AnyView: l.TCP != nil}
 	i := l.Inspection
 	if i == nil {
 		return out

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -19,6 +20,20 @@ func (n numbered) ListenerNumbers() map[model.ListenerName]uint32 {
 	out := map[model.ListenerName]uint32{}
 	for name, number := range n {
 		out[model.SharedListener(name)] = number
+	}
+	return out
+}
+
+// numberedIn are the kernel's numbers of listeners of another view.
+type numberedIn struct {
+	model.View
+	numbered
+}
+
+func (n numberedIn) ListenerNumbers() map[model.ListenerName]uint32 {
+	out := map[model.ListenerName]uint32{}
+	for name, number := range n.numbered {
+		out[n.Listener(name)] = number
 	}
 	return out
 }
@@ -67,6 +82,35 @@ func TestRoutesOfARemovedListenerServeOnForAWhile(t *testing.T) {
 			}
 			if ok != tt.want || g.Departed(ListenerID(1)) != tt.want || ok && table != routes {
 				t.Errorf("routes %t, departed %t, want %t", ok, g.Departed(ListenerID(1)), tt.want)
+			}
+		})
+	}
+}
+
+// A connection without HTTP stays when its workload sees another view; that of a listener which has gone closes, as soon as its client has had time for one more
+// request.
+func TestConnectionsHaveTheViewOfTheirListener(t *testing.T) {
+	shop := model.View{Number: 7, Name: "shop"}
+	web := &model.Listener{Name: "web", View: shop, Routes: &model.RouteTable{Connections: model.ConnectionLimits{Drain: time.Minute}}}
+	plain := &model.Listener{Name: "plain", View: shop, Routes: &model.RouteTable{}, TCP: &model.TCPProxy{}}
+	before := Empty().with(time.Now(), numberedIn{shop, numbered{"web": 1, "plain": 2}}, web, plain)
+	after := before.with(time.Now(), numbered{})
+	tests := []struct {
+		name   string
+		in     *Generation
+		number uint32
+		want   anchor.Limits
+	}{
+		{"HTTP", before, 1, anchor.Limits{Drain: time.Minute, View: 7}},
+		{"TCP", before, 2, anchor.Limits{View: 7, AnyView: true}},
+		{"unknown", before, 3, anchor.Limits{AnyView: true}},
+		{"HTTP that has gone", after, 1, anchor.Limits{Drain: 5 * time.Second, View: 7}},
+		{"TCP that has gone", after, 2, anchor.Limits{AnyView: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.in.Limits(tt.number); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ type ConnectionLimits struct {
 	Age time.Duration
 	// Requests is how many it may carry (max_requests_per_connection).
 	Requests uint32
-	// Drain is how long one whose time is up stays open for another request, the answer to which closes it (drain_timeout). Only with Idle or Age.
+	// Drain is how long one whose time is up stays open for another request, the answer to which closes it (drain_timeout).
 	Drain time.Duration
 }
 

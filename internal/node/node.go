@@ -43,6 +43,7 @@ import (
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/status"
 	"github.com/xlb-project/xlb/internal/usage"
+	"github.com/xlb-project/xlb/internal/viewctl"
 	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -129,6 +130,7 @@ type Node struct {
 	datapath *datapath.Datapath
 	events   *datapath.Events
 	reconcil *reconcile.Reconciler
+	views    *viewctl.Controller // nil: there is the shared view alone
 	// activator has what is in force, pools the endpoints of it.
 	activator *activate.Activator
 	pools     *activate.Pools
@@ -196,7 +198,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.open(ctx)
 	// To load the kernel programs takes some times what is needed from then on.
 	memory.Return()
-	n.source.ServeReloads(ctx, reload)
+	n.serveReloads(ctx, reload)
 	n.source.Stop()
 	n.drain()
 	n.health.Stop()
@@ -304,7 +306,7 @@ func (n *Node) build() error {
 	if err := d.Exclude(n.o.Exclude); err != nil {
 		return err
 	}
-	n.seeViews()
+	n.views = n.newViews()
 	n.reconcil = reconcile.New(d.Config, d.Shared, n.log)
 	n.activator = n.newActivator()
 	n.dialer = n.newDialer()
@@ -532,15 +534,20 @@ func (n *Node) followEvents() {
 func (n *Node) open(ctx context.Context) {
 	n.source.Await(ctx, n.setReady)
 	n.setReady(errStarting)
-	const patience = 5 * time.Second
-	deadline := time.Now().Add(patience + n.health.FirstResults())
-	for (!n.source.Resolved() || !n.pool.Ready() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	n.awaitEndpoints(ctx, n.pool.Ready)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)
 	n.bound.Open()
 	n.setReady(nil)
 	n.log.Info("intercepting connections", "cgroups", n.o.Cgroups, "fast_path", n.o.FastPath)
+}
+
+// awaitEndpoints returns when each endpoint is known and has been asked for its health, and are is true, or they have had their chance.
+func (n *Node) awaitEndpoints(ctx context.Context, are func() bool) {
+	const patience = 5 * time.Second
+	deadline := time.Now().Add(patience + n.health.FirstResults())
+	for (!n.source.Resolved() || !are() || !n.health.Warm()) && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // drain ends interception, lets requests in flight finish, and returns when they have or their time is up.

@@ -5,10 +5,13 @@ package node
 import (
 	"context"
 	"fmt"
+	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/status"
+	"github.com/xlb-project/xlb/internal/viewctl"
 	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -26,9 +29,11 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 		return nil, err
 	}
 	out := &bootstraps{shared: shared}
-	for _, v := range o.views() {
-		// o.Node is the daemon's own: a view that it named would have the identity of another one.
-		one, err := source.Load(ctx, source.File{View: v.View, Path: v.Config, EnvoyHeaders: o.EnvoyHeaders})
+	if o.Views == nil {
+		return out, nil
+	}
+	for _, v := range o.Views.Views {
+		one, err := o.loadView(ctx, v)
 		if err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.Name, err)
 		}
@@ -37,45 +42,61 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 	return out, nil
 }
 
-// views are those with a configuration of their own.
-func (o *Options) views() []views.View {
-	if o.Views == nil {
-		return nil
-	}
-	return o.Views.Views
+// loadView reads the bootstrap of a view. Options.Node is the daemon's own: a view that it named would have the identity of another one.
+func (o *Options) loadView(ctx context.Context, v views.View) (*source.Bootstrap, error) {
+	return source.Load(ctx, source.File{View: v.View, Path: v.Config, EnvoyHeaders: o.EnvoyHeaders})
 }
 
-// seeViews has the kernel programs look for service addresses in the view of the network namespace that connects.
-func (n *Node) seeViews() {
-	if len(n.o.views()) > 0 {
-		atomic.StoreUint32(&n.datapath.Shared.Control.Views, 1)
+// Served is what of the host views may select.
+func (o *Options) Served() views.Served {
+	return views.Served{Others: o.OtherNamespaces, Host: !o.NoOwnNamespace, Pods: o.NRI != ""}
+}
+
+// newViews has views come and go from now on, if there are any; nil: there is the shared one alone. The kernel programs look for service addresses in the view of
+// the network namespace that connects.
+func (n *Node) newViews() *viewctl.Controller {
+	if n.o.Views == nil {
+		return nil
 	}
+	atomic.StoreUint32(&n.datapath.Shared.Control.Views, 1)
+	return viewctl.New(viewctl.Config{
+		Logger: n.log, Served: n.o.Served(), Load: n.o.loadView, Sources: n.source, Await: n.awaitViews, ChooseViews: func() { n.workloads.ChooseViews() },
+		InUse: func() map[uint32]bool { return n.anchors.Views() }, NewTicker: n.newTicker,
+	}, n.o.Views)
+}
+
+// awaitViews returns when there is something of each source, and every endpoint has been asked for its health, or they have had their chance.
+func (n *Node) awaitViews(ctx context.Context) {
+	n.source.Await(ctx, func(error) {})
+	n.awaitEndpoints(ctx, func() bool { return true })
+}
+
+// serveReloads puts changes of files in force until ctx ends.
+func (n *Node) serveReloads(ctx context.Context, reload <-chan os.Signal) {
+	if n.views == nil {
+		n.source.ServeReloads(ctx, reload)
+		return
+	}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	next := make(chan os.Signal, 1)
+	serving.Go(func() { n.views.Serve(ctx, reload, next) })
+	n.source.ServeReloads(ctx, next)
+}
+
+// viewsChanged has the connections of workloads follow the views that these see.
+func (n *Node) viewsChanged(list []*workload.Workload) {
+	for _, w := range list {
+		if err := n.anchors.Look(w); err != nil {
+			w.Logger(n.log).Error("new connections of a network namespace see its former view", "err", err)
+		}
+	}
+	n.anchors.ViewsChanged()
 }
 
 // showViews has the status know views.
 func (n *Node) showViews(c *status.Config) {
-	all := n.o.views()
-	if len(all) == 0 {
-		return
+	if n.views != nil {
+		c.ViewName, c.Views, c.DescribeView = n.views.NameOf, n.views.Names, n.source.DescribeView
 	}
-	c.ViewName = func(number uint32) string {
-		for i := range all {
-			if all[i].Number == number {
-				return all[i].Name
-			}
-		}
-		return ""
-	}
-	c.Views = func() (names []string) {
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return names
-	}
-	c.DescribeView = n.source.DescribeView
-}
-
-// viewOf is the number of the view that a workload sees.
-func (n *Node) viewOf(facts workload.Facts) uint32 {
-	return n.o.Views.Of(facts).Number
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/views"
-	"github.com/xlb-project/xlb/internal/workload"
 )
 
 func viewsAt(dir string) *views.File {
@@ -19,24 +18,6 @@ func viewsAt(dir string) *views.File {
 		{View: model.View{Number: 1, Name: "shop"}, Config: filepath.Join(dir, "shop.yaml"), Select: []views.Selector{{Cgroup: "/shop"}}},
 		{View: model.View{Number: 2, Name: "bank"}, Config: filepath.Join(dir, "bank.yaml"), Select: []views.Selector{{Netns: "bank"}}},
 	}}
-}
-
-func TestAWorkloadsViewIsTheNumberOfTheFirstThatSelectsIt(t *testing.T) {
-	n := &Node{o: Options{Views: viewsAt("/")}}
-	for _, tt := range []struct {
-		facts workload.Facts
-		want  uint32
-	}{
-		{workload.Facts{Cgroup: "/shop/web"}, 1},
-		{workload.Facts{Netns: "/run/netns/bank"}, 2},
-		{workload.Facts{Cgroup: "/shop", Netns: "/run/netns/bank"}, 1},
-		{workload.Facts{Cgroup: "/other"}, 0},
-		{workload.Facts{Host: true}, 0},
-	} {
-		if got := n.viewOf(tt.facts); got != tt.want {
-			t.Errorf("%+v: view %d, want %d", tt.facts, got, tt.want)
-		}
-	}
 }
 
 // A bootstrap that cannot be used keeps the daemon from starting, and the error says of which view it is.

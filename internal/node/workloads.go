@@ -17,8 +17,8 @@ func (n *Node) newWorkloads(own *workload.Workload, files int) *workload.Set {
 		// One entry is that of the daemon's own.
 		Most: min(int(n.datapath.Config.Sizes.Anchors)-1, maxNamespaces(files)), CgroupMount: cgroupMount(),
 	}
-	if n.o.Views != nil {
-		c.ViewOf, c.ViewsBy = n.viewOf, n.o.Views.Basis()
+	if n.views != nil {
+		c.ViewOf, c.ViewsBy, c.ViewName, c.ViewChanged = n.views.Of, n.views.Basis, n.views.NameOf, n.viewsChanged
 	}
 	return workload.NewSet(c)
 }

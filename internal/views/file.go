@@ -3,6 +3,8 @@
 package views
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -29,13 +31,15 @@ var viewName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // File is a checked file of views.
 type File struct {
+	// Path is where it was read, Version what sha256sum of its text begins with.
+	Path, Version string
 	// Views are in the order of the file: the first that selects a workload is its view.
 	Views []View
 }
 
 // View is a configuration for some of the workloads.
 type View struct {
-	// View has the name, and as its number the position in the file, from 1.
+	// View has the name, and as its number the position in the file, from 1, until NumberByName assigns another one.
 	model.View
 	// Config is the file of an Envoy bootstrap: absolute, or relative to where the path of the file of views is.
 	Config string
@@ -45,11 +49,20 @@ type View struct {
 
 // Read reads the file at path. See Parse for the errors of its content.
 func Read(path string) (*File, error) {
+	text, err := ReadText(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text)
+}
+
+// ReadText reads the text of the file at path, and no more of it than what is certainly too long.
+func ReadText(path string) ([]byte, error) {
 	text, err := files.Begin(path, maxSize+1)
 	if err != nil {
 		return nil, fmt.Errorf("read views: %w; name a readable file of views", err)
 	}
-	return Parse(path, text)
+	return text, nil
 }
 
 // Parse reads a file of views at path, YAML or JSON as a bootstrap is. The error joins all problems of the file in a stable order, one line each and each with
@@ -60,7 +73,7 @@ func Parse(path string, text []byte) (*File, error) {
 		p.Add("", "longer than %d bytes: divide it among several daemons, or select by less", maxSize)
 		return nil, p.Err(path)
 	}
-	f := &File{}
+	f := &File{Path: path, Version: version(text)}
 	if root := document.Read(p, path, text, "expected a file of views: a mapping with views, which may be []"); root != nil {
 		f.Views = views(mapping(p, "", root, "views"), filepath.Dir(path))
 	}
@@ -68,6 +81,11 @@ func Parse(path string, text []byte) (*File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func version(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }
 
 func views(root fields, dir string) (all []View) {

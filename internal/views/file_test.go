@@ -3,6 +3,7 @@
 package views
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -41,7 +42,7 @@ func TestAFileNamesViewsInItsOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &File{Views: []View{
+	want := &File{Path: path, Version: fmt.Sprintf("%x", sha256.Sum256([]byte(whole)))[:16], Views: []View{
 		{model.View{Number: 1, Name: "shop"}, filepath.Join(dir, "views/shop.yaml"), []Selector{
 			{Namespace: "shop", Pod: "web-*"}, {Namespace: "shop", Labels: []Label{{"app", "web"}, {"tier", "front*"}}}, {Cgroup: "/tenants/shop"}, {Netns: "blue"},
 		}},

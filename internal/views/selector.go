@@ -53,11 +53,10 @@ func (f *File) SelectsPods() string {
 	return f.withSelector(func(s Selector) bool { return s.Namespace+s.Pod != "" || len(s.Labels) > 0 })
 }
 
-// SelectsHost is the name of a view that has a selector of the host's own network namespace, SelectsOthers of one that selects other ones; empty: no view has.
-func (f *File) SelectsHost() string { return f.withSelector(func(s Selector) bool { return s.Host }) }
+// selectsHost is the name of a view that has a selector of the host's own network namespace, selectsOthers of one that selects other ones; empty: no view has.
+func (f *File) selectsHost() string { return f.withSelector(func(s Selector) bool { return s.Host }) }
 
-// SelectsOthers is described with SelectsHost.
-func (f *File) SelectsOthers() string {
+func (f *File) selectsOthers() string {
 	return f.withSelector(func(s Selector) bool { return !s.Host })
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/quota"
 )
 
-// Config is what a Set needs. All fields but Most, CgroupMount, ViewOf, ViewsBy, InUse and HasAccount are required where Others is set.
+// Config is what a Set needs. All fields but Most, CgroupMount, ViewOf, ViewsBy, ViewName, ViewChanged, InUse and HasAccount are required where Others is set.
 type Config struct {
 	// Own is the daemon's own network namespace.
 	Own *Workload
@@ -46,11 +46,15 @@ type Config struct {
 	Most int
 	// CgroupMount is where cgroup v2 is mounted, and has the owners of cgroups; empty: all are taken for root's.
 	CgroupMount string
-	// ViewOf chooses the view of a workload that is about to be served; nil: it is 0 for all. It is called with the Set's locks held: it must not wait, nor call
-	// the Set. That of the own namespace is chosen by NewSet.
+	// ViewOf chooses the view of a workload; nil: it is 0 for all. It is called with the Set's locks held: it must not wait, nor call the Set. That of the own
+	// namespace is chosen by NewSet. Where it has come to choose others, ChooseViews is to be called.
 	ViewOf func(f Facts) (view uint32)
-	// ViewsBy says what views depend on: a workload is not served before that is known of it.
-	ViewsBy Basis
+	// ViewsBy returns what views depend on: a workload is not served before that is known of it. It is required with ViewOf, and called as that is.
+	ViewsBy func() Basis
+	// ViewName is what the operator calls a view other than 0, in the log; nil: its number is all there is.
+	ViewName func(view uint32) string
+	// ViewChanged receives workloads that see another view than they were served with.
+	ViewChanged func(list []*Workload)
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.
 	InUse func(id ID) bool
 	// HasAccount reports whether connections count in the account with that number still, when its last workload has left: the next one of the same maker
@@ -149,7 +153,7 @@ const (
 // NewSet makes a Set that has the daemon's own network namespace alone, until Scan or Run finds others.
 func NewSet(c Config) *Set {
 	if c.ViewOf != nil && !c.NoOwn {
-		c.Own.view.Store(c.ViewOf(Facts{Host: true}))
+		c.Own.See(c.ViewOf(Facts{Host: true}))
 	}
 	return &Set{
 		cfg: c, finder: finder{proc: "/proc", cgroups: c.Cgroups}, names: newNames(c.Names), pods: newPods(), events: make(chan event, queued),

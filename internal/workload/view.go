@@ -4,6 +4,7 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -28,31 +29,48 @@ type Facts struct {
 	Netns string
 }
 
+// completes reports whether there is nothing in which the facts differ from others but what was not known then, or what a container runtime says.
+func (f Facts) completes(before Facts) bool {
+	return (before.Cgroup == "" || f.Cgroup == before.Cgroup) && (before.Netns == "" || f.Netns == before.Netns)
+}
+
 // Basis says which of the facts that are not known from the beginning choose views.
 type Basis struct{ Cgroup, Netns bool }
 
 // errNoProcess is of a namespace that has no process yet, or none any more, to choose its view by.
 var errNoProcess = errors.New("views are chosen by cgroups, and the cgroup of no process in this network namespace is known: start a process there")
 
-// View is the number of the configuration that its new connections see; 0: the shared one. It is chosen when the workload joins, or is taken back.
+// View is the number of the configuration that its new connections see; 0: the shared one. It is chosen when the workload joins, or is taken back, and chosen
+// anew when more becomes known of it, or when views change.
 func (w *Workload) View() uint32 { return w.view.Load() }
 
+// See has its new connections see a view, by its number.
+func (w *Workload) See(view uint32) { w.view.Store(view) }
+
 // needsProcess reports whether a namespace is not served before a process of it is known.
-func (s *Set) needsProcess() bool { return s.cfg.ViewOf != nil && s.cfg.ViewsBy.Cgroup }
+func (s *Set) needsProcess() bool { return s.basis().Cgroup }
+
+// basis is what views depend on.
+func (s *Set) basis() Basis {
+	if s.cfg.ViewOf == nil {
+		return Basis{}
+	}
+	return s.cfg.ViewsBy()
+}
 
 // chooseView chooses the view of a workload that is about to be served. The caller holds work.
 func (s *Set) chooseView(w *Workload) error {
 	if s.cfg.ViewOf == nil {
 		return nil
 	}
-	if s.cfg.ViewsBy.Netns && s.nameOf(w.inode) == "" {
+	if s.basis().Netns && s.nameOf(w.inode) == "" {
 		s.lookAhead()
 	}
 	w.facts, w.isViewWarned = s.factsOf(w), false
-	if s.cfg.ViewsBy.Cgroup && w.facts.Cgroup == "" {
+	if s.needsProcess() && w.facts.Cgroup == "" {
 		return errNoProcess
 	}
-	w.view.Store(s.cfg.ViewOf(w.facts))
+	w.See(s.cfg.ViewOf(w.facts))
 	return nil
 }
 
@@ -96,10 +114,60 @@ func (s *Set) cgroupOf(w *Workload) string {
 	return pod.CgroupOfProcess(string(cgroups))
 }
 
-// compareView logs, once, that a workload would have another view by what is known of it now. It keeps the one that it has: connections are not to see another
-// configuration because a runtime reports late. The caller holds work.
+// ChooseViews chooses the views of all workloads anew, by what is known of them now: views have changed.
+func (s *Set) ChooseViews() {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if s.cfg.ViewOf == nil {
+		return
+	}
+	var changed []*Workload
+	if own := s.cfg.Own; !s.cfg.NoOwn {
+		changed = s.see(changed, own, Facts{Host: true})
+	}
+	for _, w := range s.list() {
+		if !w.isReleased {
+			changed = s.see(changed, w, s.factsOf(w))
+		}
+	}
+	s.viewsChanged(changed)
+}
+
+// see has a workload see the view that is for it by these facts, and appends it to a list where that is another one than before. The caller holds work.
+func (s *Set) see(changed []*Workload, w *Workload, facts Facts) []*Workload {
+	view := s.cfg.ViewOf(facts)
+	w.facts, w.isViewWarned = facts, false
+	if view == w.View() {
+		return changed
+	}
+	w.Logger(s.cfg.Logger).Log(context.Background(), s.level(), "a network namespace sees another view; its open connections end behind their next request", "netns", w.inode.Number,
+		"view", s.viewName(view), "view_before", s.viewName(w.View()))
+	w.See(view)
+	return append(changed, w)
+}
+
+// viewName is what the log calls a view.
+func (s *Set) viewName(view uint32) string {
+	switch {
+	case view == 0:
+		return "shared"
+	case s.cfg.ViewName != nil:
+		return s.cfg.ViewName(view)
+	}
+	return strconv.FormatUint(uint64(view), 10)
+}
+
+func (s *Set) viewsChanged(changed []*Workload) {
+	if len(changed) > 0 {
+		s.cfg.ViewChanged(changed)
+	}
+}
+
+// compareView has a workload see another view that is for it by what has become known of it: a runtime may report a pod late. One that was chosen by a cgroup, or
+// a name, that has become another one stays, and a line says so once: which of its processes is looked at, or which of its names, does not matter to a
+// workload. The caller holds work.
 func (s *Set) compareView(w *Workload) {
-	if s.cfg.ViewOf == nil || w.isReleased || w.isViewWarned || s.Get(w.ID) != w {
+	if s.cfg.ViewOf == nil || w.isReleased || s.Get(w.ID) != w {
 		// The last is one that has been taken back as another.
 		return
 	}
@@ -112,10 +180,14 @@ func (s *Set) compareView(w *Workload) {
 		w.facts = facts
 		return
 	}
-	if !s.mayWarn("view " + strconv.FormatUint(uint64(w.ID), 10)) {
+	if facts.completes(w.facts) {
+		s.viewsChanged(s.see(nil, w, facts))
+		return
+	}
+	if w.isViewWarned || !s.mayWarn("view "+strconv.FormatUint(uint64(w.ID), 10)) {
 		return
 	}
 	w.isViewWarned = true
 	w.Logger(s.cfg.Logger).Warn("a network namespace sees another configuration than the one that is for it by what is known of it now", "netns", w.inode.Number,
-		"view", w.View(), "view_now", view, "remedy", "to have its view chosen anew: xlb release, and then xlb join")
+		"view", s.viewName(w.View()), "view_now", s.viewName(view), "remedy", "to have its view chosen anew: xlb release, and then xlb join")
 }

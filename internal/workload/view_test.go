@@ -21,15 +21,30 @@ import (
 // viewer chooses views, and notes the facts that it has got.
 type viewer struct {
 	of  func(f Facts) uint32
+	by  Basis
 	got []Facts
+	// changed are the workloads that were reported to see another view, with that.
+	changed []string
 }
 
 // viewsOf has the rig's workloads see these views.
 func (r *rig) viewsOf(by Basis, of func(f Facts) uint32) *viewer {
-	v := &viewer{of: of}
-	r.s.cfg.ViewsBy = by
+	v := &viewer{of: of, by: by}
+	r.s.cfg.ViewsBy = func() Basis { return v.by }
+	r.s.cfg.ViewChanged = func(list []*Workload) {
+		for _, w := range list {
+			v.changed = append(v.changed, fmt.Sprintf("%d sees %d", w.ID, w.View()))
+		}
+	}
 	r.s.cfg.ViewOf = func(f Facts) uint32 { v.got = append(v.got, f); return v.of(f) }
 	return v
+}
+
+func (v *viewer) mustHaveChanged(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, v.changed); diff != "" {
+		t.Errorf("reported changes (-want +got):\n%s", diff)
+	}
 }
 
 func (v *viewer) mustHaveGot(t *testing.T, want ...Facts) {
@@ -381,7 +396,7 @@ func TestTheViewIsChosenAnewWhenAWorkloadIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestAViewStaysAsItIsWhenItsPodIsKnownLateAndALineSaysSo(t *testing.T) {
+func TestAViewIsChosenAnewWhenItsPodIsKnownLate(t *testing.T) {
 	tests := []struct {
 		name   string
 		report func(r *rig, pid int)
@@ -392,17 +407,20 @@ func TestAViewStaysAsItIsWhenItsPodIsKnownLateAndALineSaysSo(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
-			r.viewsOf(Basis{}, ofShop)
+			v := r.viewsOf(Basis{}, ofShop)
 			pid, _ := r.startWeb()
 			must(t, r.s.Scan())
+			r.mustSee(r.inodeOf(pid), 0)
+			v.mustHaveChanged(t)
 			for range 2 {
 				tt.report(r, pid)
 				r.advance(lookPace)
 			}
-			r.mustSee(r.inodeOf(pid), 0)
-			r.mustHaveWarned(1)
-			if !strings.Contains(r.log.String(), "view=0 view_now=7") || !strings.Contains(r.log.String(), "xlb release") {
-				t.Errorf("the line names no views, or no remedy:\n%s", r.log.String())
+			r.mustSee(r.inodeOf(pid), 7)
+			v.mustHaveChanged(t, "1 sees 7")
+			r.mustHaveWarned(0)
+			if !strings.Contains(r.log.String(), "view=7 view_before=shared") {
+				t.Errorf("no line names the views:\n%s", r.log.String())
 			}
 		})
 	}
@@ -430,20 +448,118 @@ func TestEachWorkloadWithAnotherViewThanItsOwnIsNamedOnce(t *testing.T) {
 
 func TestAWorkloadThatIsTakenBackIsNamedAnew(t *testing.T) {
 	r := newRig(t)
-	v := r.viewsOf(Basis{}, ofShop)
-	pid, _ := r.startWeb()
+	v := r.viewsOf(Basis{Cgroup: true}, func(f Facts) uint32 { return uint32(len(f.Cgroup)) })
+	// Before the process, which ends before they are removed.
+	r.makeCgroup("a")
+	r.makeCgroup("bb")
+	pid, _ := r.start(0)
 	must(t, r.s.Scan())
-	r.s.PodBegins(web(pid, noWish))
+	move := func(cgroup string) (view uint32) {
+		r.move(pid, cgroup)
+		must(t, r.s.Scan())
+		return uint32(len(r.pathOf(cgroup)))
+	}
+	second := move("a")
 	r.mustHaveWarned(1)
+	if !strings.Contains(r.log.String(), fmt.Sprint("view_now=", second)) || !strings.Contains(r.log.String(), "xlb release") {
+		t.Errorf("the line names no view, or no remedy:\n%s", r.log.String())
+	}
 	r.setInUse(1, true)
 	r.mustRelease(r.inodeOf(pid), Leaving)
 	r.mustJoin(r.inodeOf(pid))
-	v.of = func(Facts) uint32 { return 9 }
-	p := web(pid, noWish)
-	p.Name = "web-1"
-	r.s.PodBegins(p)
-	r.mustSee(r.inodeOf(pid), 7)
+	r.advance(lookPace)
+	move("bb")
+	r.mustSee(r.inodeOf(pid), second)
 	r.mustHaveWarned(2)
+	v.mustHaveChanged(t)
+}
+
+// The facts that were not known before a view was chosen complete it, those that have become others do not.
+func TestFactsComplete(t *testing.T) {
+	known := Facts{Namespace: "shop", Pod: "web-0", Cgroup: "/a", Netns: "/run/netns/blue"}
+	tests := []struct {
+		name   string
+		change func(f *Facts)
+		want   bool
+	}{
+		{"the same", func(*Facts) {}, true},
+		{"pod", func(f *Facts) { f.Pod = "web-1" }, true},
+		{"namespace", func(f *Facts) { f.Namespace = "bank" }, true},
+		{"cgroup", func(f *Facts) { f.Cgroup = "/b" }, false},
+		{"name of the network namespace", func(f *Facts) { f.Netns = "/run/netns/red" }, false},
+		{"pod and cgroup", func(f *Facts) { f.Pod, f.Cgroup = "web-1", "/b" }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now := known
+			tt.change(&now)
+			if got := now.completes(known); got != tt.want {
+				t.Errorf("completes what was known: %v, want %v", got, tt.want)
+			}
+			if !now.completes(Facts{}) {
+				t.Error("does not complete what was not known")
+			}
+		})
+	}
+}
+
+func TestViewsAreChosenAnewWhenTheyChange(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, func(Facts) uint32 { return 0 })
+	web0, _ := r.startWeb()
+	r.s.PodBegins(web(web0, noWish))
+	other, _ := r.start(0)
+	released, _ := r.start(0)
+	must(t, r.s.Scan())
+	r.mustRelease(r.inodeOf(released), Released)
+	r.s.ChooseViews()
+	v.mustHaveChanged(t)
+	v.of = func(f Facts) uint32 {
+		if f.Host {
+			return 4
+		}
+		return ofShop(f)
+	}
+	r.s.ChooseViews()
+	v.mustHaveChanged(t, "0 sees 4", "1 sees 7")
+	r.mustSee(r.inodeOf(web0), 7)
+	r.mustSee(r.inodeOf(other), 0)
+	// One that is left alone has its view chosen when it is taken back.
+	v.of = func(Facts) uint32 { return 9 }
+	r.mustJoin(r.inodeOf(released))
+	r.mustSee(r.inodeOf(released), 9)
+	// What has been warned of before is settled.
+	v.changed = nil
+	r.s.ChooseViews()
+	v.mustHaveChanged(t, "0 sees 9", "1 sees 9", "2 sees 9")
+	r.mustHaveWarned(0)
+}
+
+// A view may come to be chosen by cgroups while workloads are served of which no process is known.
+func TestViewsComeToDependOnCgroups(t *testing.T) {
+	r := newRig(t)
+	v := r.viewsOf(Basis{}, func(Facts) uint32 { return 0 })
+	must(t, r.s.Scan())
+	pid, _, remove := r.joinByName("blue")
+	defer remove()
+	if r.s.joinNamed() {
+		t.Fatal("it is awaited")
+	}
+	r.mustSee(r.inodeOf(pid), 0)
+	v.by = Basis{Cgroup: true}
+	v.of = func(f Facts) uint32 {
+		if f.Cgroup != "" {
+			return 5
+		}
+		return 0
+	}
+	r.s.ChooseViews()
+	v.mustHaveChanged(t)
+	r.start(pid)
+	must(t, r.s.Scan())
+	r.mustSee(r.inodeOf(pid), 5)
+	v.mustHaveChanged(t, "1 sees 5")
+	r.mustHaveWarned(0)
 }
 
 func TestAnotherProcessThanTheOneThatConnectedMayChooseAnotherView(t *testing.T) {

@@ -80,6 +80,7 @@ var layers = map[string][]string{
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath", "workload"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "model", "pool", "reconcile", "selection", "shares", "slowpath", "upstream", "usage", "workload"},
 	"status":      {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota", "usage"},
+	"viewctl":     {"files", "shutdown", "source", "views", "workload"},
 	"node":        {anything},
 }
 

@@ -131,14 +131,10 @@ func pathRule(hcm *hcmv3.HttpConnectionManager) rewrite.PathRule {
 // connectionLimits translates what bounds the connections of a listener's clients.
 func (t *translator) connectionLimits(hcm *hcmv3.HttpConnectionManager, path string) model.ConnectionLimits {
 	common, commonPath := hcm.GetCommonHttpProtocolOptions(), path+".common_http_protocol_options"
-	out := model.ConnectionLimits{
+	return model.ConnectionLimits{
 		Idle:     t.Duration(common.GetIdleTimeout(), 0, commonPath+".idle_timeout"),
 		Age:      t.Duration(common.GetMaxConnectionDuration(), 0, commonPath+".max_connection_duration"),
 		Requests: common.GetMaxRequestsPerConnection().GetValue(),
+		Drain:    t.Duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout"),
 	}
-	drain := t.Duration(hcm.GetDrainTimeout(), model.DefaultDrain, path+".drain_timeout")
-	if out.Idle > 0 || out.Age > 0 {
-		out.Drain = drain
-	}
-	return out
 }

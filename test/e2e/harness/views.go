@@ -22,15 +22,24 @@ func (b *Balancer) writeViews(t testing.TB, list []View) (arguments []string) {
 	if list == nil {
 		return nil
 	}
-	all := []any{}
 	for _, v := range list {
 		b.ReplaceView(t, v.Name, v.Config)
+	}
+	b.ReplaceViews(t, list)
+	return []string{"--views", b.viewsFile()}
+}
+
+// ReplaceViews changes the file of views, and leaves it to the balancer to notice. The files of the views stay as they are.
+func (b *Balancer) ReplaceViews(t testing.TB, list []View) {
+	t.Helper()
+	all := []any{}
+	for _, v := range list {
 		all = append(all, object{"name": v.Name, "config": filepath.Base(b.viewFile(v.Name)), "select": v.Select})
 	}
-	file := filepath.Join(b.dir, "views.yaml")
-	b.replace(t, file, toYAML(t, object{"views": all}))
-	return []string{"--views", file}
+	b.replace(t, b.viewsFile(), toYAML(t, object{"views": all}))
 }
+
+func (b *Balancer) viewsFile() string { return filepath.Join(b.dir, "views.yaml") }
 
 // ReplaceView changes the file of a view, and leaves it to the balancer to notice.
 func (b *Balancer) ReplaceView(t testing.TB, name string, config Config) {

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package viewctl
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/files"
+	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source"
+	"github.com/xlb-project/xlb/internal/views"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// Sources are the configurations of views (source.Sources).
+type Sources interface {
+	Add(ctx context.Context, added []*source.Bootstrap) error
+	Remove(names []string) error
+	TookViews(path, version string)
+	RefusedViews(path string, why error)
+}
+
+// Config is what a Controller works with. All of it is needed.
+type Config struct {
+	Logger *slog.Logger
+	// Served is what of the host is served.
+	Served views.Served
+	// Load reads the bootstrap of a view. The error is shutdown.ErrEnding once ctx has ended.
+	Load    func(ctx context.Context, v views.View) (*source.Bootstrap, error)
+	Sources Sources
+	// Await returns when what has been added is ready to serve, its time is up, or ctx ends.
+	Await func(ctx context.Context)
+	// ChooseViews has all workloads see the views that Of chooses.
+	ChooseViews func()
+	// InUse are the views, by their numbers, of which connections are open.
+	InUse func() map[uint32]bool
+	// NewTicker sends at that pace while due reports true.
+	NewTicker func(pace time.Duration, due func() bool) (call <-chan struct{}, stop func())
+}
+
+const (
+	// pace is how often the file is looked at, and whether views that go are in use.
+	pace = 250 * time.Millisecond
+	// departure is how long a view that has been removed serves the connections that it leaves behind, as listeners do.
+	departure = 10 * time.Minute
+	// arrival is how long a connection may be on its way to the daemon that was led to a view, and departPace how often views that depart are looked at.
+	arrival    = 2 * time.Second
+	departPace = time.Second
+	// retryPace is how often it retries what could not be put in force.
+	retryPace = 2 * time.Second
+)
+
+// Controller knows which views there are. It is safe for concurrent use, but for what says otherwise.
+type Controller struct {
+	cfg Config
+	// file is in force.
+	file atomic.Pointer[views.File]
+	// names are those of views by their numbers, of views that have gone, too. A map is not changed, but exchanged.
+	names atomic.Pointer[map[uint32]string]
+
+	// What follows is Serve's.
+	numberOf views.NumberByName
+	watch    files.Watch
+	// there are the views that have a configuration in force, by name. Those that the file does not have any more depart, since then.
+	there   map[string]views.View
+	departs map[string]time.Time
+	// refused is a file that could not be put in force, for a reason that may pass: the Controller retries then. why is what was logged last.
+	refused *views.File
+	again   time.Time
+	why     string
+	// departAt is when views that depart are looked at next.
+	departAt time.Time
+}
+
+// New returns a Controller that begins with a file, whose views are put in force by the caller.
+func New(c Config, first *views.File) *Controller {
+	o := &Controller{cfg: c, numberOf: views.NumberByName{}, there: map[string]views.View{}, departs: map[string]time.Time{}}
+	o.numberOf.Assign(first)
+	o.take(first)
+	for _, v := range first.Views {
+		o.there[v.Name] = v
+	}
+	return o
+}
+
+// take has the file be the one by which views are chosen.
+func (o *Controller) take(f *views.File) {
+	names := make(map[uint32]string, len(o.numberOf))
+	for name, number := range o.numberOf {
+		names[number] = name
+	}
+	o.names.Store(&names)
+	o.file.Store(f)
+	o.cfg.Sources.TookViews(f.Path, f.Version)
+}
+
+// Of is the number of the view that a workload with these facts sees.
+func (o *Controller) Of(facts workload.Facts) uint32 { return o.file.Load().Of(facts).Number }
+
+// Basis is what the views that workloads see depend on.
+func (o *Controller) Basis() workload.Basis { return o.file.Load().Basis() }
+
+// Names are those of the views of the file.
+func (o *Controller) Names() (list []string) {
+	for _, v := range o.file.Load().Views {
+		list = append(list, v.Name)
+	}
+	return list
+}
+
+// NameOf is the name of the view with a number, of one that has gone, too; empty: there was no such view.
+func (o *Controller) NameOf(number uint32) string { return (*o.names.Load())[number] }
+
+// Serve puts the file in force when it has changed, and when reload says so, until ctx ends. Each signal goes on to next. The file is read by another goroutine,
+// which the end does not wait for: a read may take seconds.
+func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal, next chan<- os.Signal) {
+	tick, stop := o.cfg.NewTicker(pace, func() bool { return true })
+	defer stop()
+	for {
+		isAsked := false
+		select {
+		case <-ctx.Done():
+			return
+		case signal := <-reload:
+			isAsked = true
+			select {
+			case next <- signal:
+			default: // it has yet to be heard
+			}
+		case <-tick:
+		}
+		o.reread(ctx, isAsked)
+		o.removeDeparted(time.Now())
+	}
+}
+
+// reread puts the file in force, if it has changed; isAsked: in any case.
+func (o *Controller) reread(ctx context.Context, isAsked bool) {
+	path := o.file.Load().Path
+	read, ok := shutdown.Unless(ctx.Done(), func() *readResult { return o.read(path, isAsked) })
+	switch {
+	case !ok:
+	case read != nil && read.err != nil:
+		o.refused = nil
+		o.refuse(read.err)
+	case read != nil && (isAsked || o.why != "" || read.file.Version != o.file.Load().Version):
+		o.try(ctx, read.file)
+	case read == nil && o.refused != nil && !time.Now().Before(o.again):
+		o.try(ctx, o.refused)
+	}
+}
+
+// try puts a file in force. One that cannot be used now may be later: the file of a view may come.
+func (o *Controller) try(ctx context.Context, f *views.File) {
+	err := o.replace(ctx, f)
+	if err == nil {
+		o.refused, o.why = nil, ""
+		return
+	}
+	o.refused, o.again = f, time.Now().Add(retryPace)
+	if shutdown.IsRefusal(err) && o.why != err.Error() {
+		o.refuse(err)
+	}
+}
+
+func (o *Controller) refuse(err error) {
+	o.why = err.Error()
+	path := o.file.Load().Path
+	o.cfg.Logger.Error("views refused; those before stay in force", "file", path, "err", err)
+	o.cfg.Sources.RefusedViews(path, err)
+}
+
+// readResult is a file of views, or why it cannot be used.
+type readResult struct {
+	file *views.File
+	err  error
+}
+
+// read reads the file. nil: it is not due, or changes meanwhile. There is one call at a time, but for the last one, behind the end.
+func (o *Controller) read(path string, isAsked bool) *readResult {
+	now := time.Now()
+	stamp, due := o.watch.Due(path, now)
+	if !due && !isAsked {
+		return nil
+	}
+	text, err := views.ReadText(path)
+	if !o.watch.Take(path, stamp, err) {
+		return nil
+	}
+	o.watch.Again(err, now)
+	if err != nil {
+		return &readResult{err: err}
+	}
+	file, err := views.Parse(path, text)
+	return &readResult{file, err}
+}
+
+// replace puts a file in force, or nothing of it: first the configurations of its views are there, then workloads see them, and then those go that it does not
+// have any more.
+func (o *Controller) replace(ctx context.Context, f *views.File) error {
+	if err := f.Check(o.cfg.Served); err != nil {
+		return err
+	}
+	o.numberOf.Assign(f)
+	added, err := o.load(ctx, f)
+	if err != nil {
+		return err
+	}
+	if len(added) > 0 {
+		if err := o.cfg.Sources.Add(ctx, added); err != nil {
+			return err
+		}
+		o.cfg.Await(ctx)
+	}
+	o.noteDepartures(f, time.Now())
+	o.take(f)
+	o.cfg.ChooseViews()
+	o.cfg.Logger.Info("views are in force", "file", f.Path, "views", len(f.Views), "added", len(added), "departing", len(o.departs))
+	return nil
+}
+
+// load reads the bootstraps of the views that are new, or have another one.
+func (o *Controller) load(ctx context.Context, f *views.File) (added []*source.Bootstrap, err error) {
+	for _, v := range f.Views {
+		if before, ok := o.there[v.Name]; ok && before.Config == v.Config {
+			continue
+		}
+		b, err := o.cfg.Load(ctx, v)
+		if err != nil {
+			return nil, fmt.Errorf("view %s: %w", v.Name, err)
+		}
+		added = append(added, b)
+	}
+	return added, nil
+}
+
+// noteDepartures notes which views there are, and which depart.
+func (o *Controller) noteDepartures(f *views.File, now time.Time) {
+	depart := map[string]time.Time{}
+	for name := range o.there {
+		depart[name] = now
+		if since, ok := o.departs[name]; ok {
+			depart[name] = since
+		}
+	}
+	for _, v := range f.Views {
+		o.there[v.Name] = v
+		delete(depart, v.Name)
+	}
+	o.departs = depart
+}
+
+// removeDeparted removes the views that depart once no connection of them is open. It retries those that cannot be removed.
+func (o *Controller) removeDeparted(now time.Time) {
+	if len(o.departs) == 0 || now.Before(o.departAt) {
+		return
+	}
+	o.departAt = now.Add(departPace)
+	var names []string
+	inUse := o.cfg.InUse()
+	for name, since := range o.departs {
+		if age := now.Sub(since); age >= departure || age >= arrival && !inUse[o.numberOf[name]] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	if err := o.cfg.Sources.Remove(names); err != nil {
+		o.departAt = now.Add(retryPace)
+		if shutdown.IsRefusal(err) {
+			o.cfg.Logger.Warn("removing views failed; will retry", "views", names, "err", err)
+		}
+		return
+	}
+	for _, name := range names {
+		delete(o.departs, name)
+		delete(o.there, name)
+	}
+}
