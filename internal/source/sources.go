@@ -41,10 +41,10 @@ type Sources struct {
 type viewSource struct {
 	*Source
 	view model.View
-	// again has its files read again, end ends that they are looked at, which serving waits for.
-	again   chan os.Signal
-	end     context.CancelFunc
-	serving sync.WaitGroup
+	// again has its files read again, end ends that they are looked at, which serving waits for, and halt what Start has begun for secrets.
+	again     chan os.Signal
+	end, halt context.CancelFunc
+	serving   sync.WaitGroup
 
 	// part is what it has put in force; nil: nothing yet. isNew: it is gathered, and comes in force when the view is added. hasGone: it puts nothing in force any
 	// more. Guarded by Sources.mu.
@@ -68,7 +68,7 @@ func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
 }
 
 func (s *Sources) newSource(b *Bootstrap) *viewSource {
-	v := &viewSource{view: b.file.View, again: make(chan os.Signal, 1), end: func() {}}
+	v := &viewSource{view: b.file.View, again: make(chan os.Signal, 1), end: func() {}, halt: func() {}}
 	of := s.cfg
 	of.File, of.Activate = b.file, func(cfg *model.Config) error { return s.put(v, cfg) }
 	if v.view.Name != "" {
@@ -76,6 +76,12 @@ func (s *Sources) newSource(b *Bootstrap) *viewSource {
 	}
 	v.Source = New(of, b)
 	return v
+}
+
+// Start is Source.Start, until leave at the latest.
+func (v *viewSource) Start(ctx context.Context) {
+	ctx, v.halt = context.WithCancel(ctx)
+	v.Source.Start(ctx)
 }
 
 // list returns the Sources, the shared one first.

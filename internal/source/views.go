@@ -57,6 +57,8 @@ func (s *Sources) exchange(fresh []*viewSource, with []*Bootstrap) (replaced []*
 	before := s.all.Swap(&list)
 	if err := s.cfg.Activate(merged(list)); err != nil {
 		s.all.Store(before)
+		// ServeReloads may have seen the list.
+		haveGone(fresh)
 		return nil, err
 	}
 	for _, v := range fresh {
@@ -110,6 +112,7 @@ func haveGone(list []*viewSource) {
 func (v *viewSource) leave() {
 	v.end()
 	v.serving.Wait()
+	v.halt()
 	v.Stop()
 	v.Close()
 }
