@@ -65,9 +65,8 @@ func (n *Node) newViews() *viewctl.Controller {
 	}, n.o.Views)
 }
 
-// awaitViews returns when there is something of each source, and every endpoint has been asked for its health, or they have had their chance.
+// awaitViews returns when every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) awaitViews(ctx context.Context) {
-	n.source.Await(ctx, func(error) {})
 	n.awaitEndpoints(ctx, func() bool { return true })
 }
 

@@ -5,22 +5,32 @@ package source
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
+// namesPatience is how long a view that comes waits for DNS, as a start does.
+const namesPatience = 5 * time.Second
+
 // Add puts the views of these bootstraps in force beside those that there are, or in place of those with their names, all at once, and has their sources read
-// until ctx ends. After an error all is as it was. There is one call of Add or Remove at a time, behind Start.
+// until ctx ends. First it waits for what they read, as Await does: what they replace is in force meanwhile. After an error all is as it was; it is
+// shutdown.ErrEnding once ctx has ended. There is one call of Add or Remove at a time, behind Start.
 func (s *Sources) Add(ctx context.Context, added []*Bootstrap) error {
 	fresh := make([]*viewSource, len(added))
 	for i, b := range added {
 		v := s.newSource(b)
 		v.isNew, fresh[i] = true, v
 	}
-	replaced, err := s.exchange(fresh, added)
+	replaced, err := s.addAll(ctx, fresh, added)
 	if err != nil {
 		for _, v := range fresh {
 			v.leave()
@@ -31,20 +41,41 @@ func (s *Sources) Add(ctx context.Context, added []*Bootstrap) error {
 		v.leave()
 	}
 	for _, v := range fresh {
-		v.Start(ctx)
 		s.serve(v)
 	}
 	return nil
 }
 
-// exchange puts Sources in force that are new, with their bootstraps, and returns those in place of which they are.
-func (s *Sources) exchange(fresh []*viewSource, with []*Bootstrap) (replaced []*viewSource, err error) {
+// addAll returns the Sources in place of which the new ones are.
+func (s *Sources) addAll(ctx context.Context, fresh []*viewSource, with []*Bootstrap) (replaced []*viewSource, err error) {
 	for i, v := range fresh {
 		if err := v.Reactivate(); err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.view.Name, err)
 		}
 		v.Begin(with[i])
 	}
+	var all sync.WaitGroup
+	for _, v := range fresh {
+		v.Start(ctx)
+		all.Go(func() { v.gather(ctx) })
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, shutdown.ErrEnding
+	}
+	return s.exchange(fresh)
+}
+
+// gather returns when all is there that a view reads, or its time is up, or ctx ends.
+func (v *viewSource) gather(ctx context.Context) {
+	v.awaitAmong(ctx, func(error) {})
+	for late := time.Now().Add(namesPatience); !v.Resolved() && time.Now().Before(late) && ctx.Err() == nil; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// exchange puts Sources in force that are new, and returns those in place of which they are.
+func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isNamed := func(v *viewSource) bool {
@@ -55,7 +86,7 @@ func (s *Sources) exchange(fresh []*viewSource, with []*Bootstrap) (replaced []*
 	slices.SortFunc(list, func(a, b *viewSource) int { return cmp.Compare(a.view.Number, b.view.Number) })
 	// Before there is anything that asks for secrets.
 	before := s.all.Swap(&list)
-	if err := s.cfg.Activate(merged(list)); err != nil {
+	if err := s.activateWithinCapacity(list, replaced); err != nil {
 		s.all.Store(before)
 		// ServeReloads may have seen the list.
 		haveGone(fresh)
@@ -66,6 +97,32 @@ func (s *Sources) exchange(fresh []*viewSource, with []*Bootstrap) (replaced []*
 	}
 	haveGone(replaced)
 	return replaced, nil
+}
+
+// activateWithinCapacity is Source.activateWithinCapacity for what new Sources have gathered, in place of others. The caller holds mu.
+func (s *Sources) activateWithinCapacity(list, replaced []*viewSource) error {
+	for {
+		err := s.cfg.Activate(merged(list))
+		full, is := errors.AsType[*reconcile.FullError](err)
+		if !is {
+			return err
+		}
+		of := func(v *viewSource) bool { return v.view.Name == full.Cluster.View }
+		at := slices.IndexFunc(list, func(v *viewSource) bool { return v.isNew && v.dynamic != nil && of(v) })
+		if at < 0 {
+			return err
+		}
+		before := &model.Config{}
+		if i := slices.IndexFunc(replaced, of); i >= 0 && replaced[i].part != nil {
+			before = replaced[i].part
+		}
+		less := withCluster(list[at].part, before, full.Cluster)
+		if less == nil {
+			return err
+		}
+		list[at].cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
+		list[at].part = less
+	}
 }
 
 // Remove takes the views with these names out of force. After an error all is as it was.

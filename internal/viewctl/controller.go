@@ -33,7 +33,7 @@ type Config struct {
 	// Load reads the bootstrap of a view. The error is shutdown.ErrEnding once ctx has ended.
 	Load    func(ctx context.Context, v views.View) (*source.Bootstrap, error)
 	Sources Sources
-	// Await returns when what has been added is ready to serve, its time is up, or ctx ends.
+	// Await returns when the endpoints of what has been added have been asked for their health, their time is up, or ctx ends.
 	Await func(ctx context.Context)
 	// ChooseViews has all workloads see the views that Of chooses.
 	ChooseViews func()

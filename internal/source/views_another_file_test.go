@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shutdown"
+)
+
+// another is a bootstrap of view blue that has all from the control plane, as that node, and waits for it for so long.
+func (c *controlled) another(p *plane, node, patience string) *Bootstrap {
+	c.t.Helper()
+	_, port, err := net.SplitHostPort(p.address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	b, err := Load(c.t.Context(), File{View: model.View{Number: 1, Name: "blue"}, Path: "another.yaml", Text: fmt.Appendf(nil, fromServer, node, patience, patience, port)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+func newBlueAndRed(t *testing.T) (*plane, *controlled) {
+	t.Helper()
+	p := newPlane(t)
+	p.say(t, "blue", "1", toPort(t, 8100))
+	p.say(t, "red", "1", toPort(t, 8200))
+	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	return p, c
+}
+
+// A view that has another file is served by the one before until there is what the new one reads: at no time it is without a configuration.
+func TestAViewIsServedWhileItsOtherFileIsMadeReady(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	p.say(t, "green", "1", toPort(t, 8300))
+	activate := c.cfg.Activate
+	c.cfg.Activate = func(cfg *model.Config) error {
+		if ports(cfg)["blue"] == 0 {
+			t.Error("a configuration is put in force that has nothing of the view")
+		}
+		return activate(cfg)
+	}
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8300, "red": 8200})
+	p.say(t, "green", "2", toPort(t, 8301))
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8301, "red": 8200})
+}
+
+// Where the server of the other file says nothing, the view has nothing in force once that has had its time, and has it when the server says something.
+func TestAViewIsReplacedByAFileWithoutAnAnswerInTime(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0.2s")}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "red": 8200})
+	p.say(t, "green", "1", toPort(t, 8300))
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8300, "red": 8200})
+}
+
+// The end of the daemon ends the waiting, and puts nothing in force.
+func TestAViewThatIsMadeReadyAtTheEndChangesNothing(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := c.Add(ctx, []*Bootstrap{c.another(p, "green", "0s")}); !errors.Is(err, shutdown.ErrEnding) {
+		t.Errorf("got %v, want %v", err, shutdown.ErrEnding)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+}
+
+// A cluster that there is no room for stays as the view had it, and keeps nothing else of what comes from being put in force.
+func TestAViewComesWithoutTheClusterThatThereIsNoRoomFor(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	p.say(t, "green", "1", toPort(t, 8300))
+	activate := c.cfg.Activate
+	c.cfg.Activate = func(cfg *model.Config) error {
+		if ports(cfg)["blue"] == 8300 {
+			return &reconcile.FullError{Cluster: model.ClusterKey{View: "blue", Name: "b"}, New: 1, Most: 1}
+		}
+		return activate(cfg)
+	}
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	if log := c.log.String(); !slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
+		return strings.Contains(line, "endpoints refused") && strings.Contains(line, "view=blue")
+	}) {
+		t.Errorf("the log does not say so:\n%s", log)
+	}
+	if node := c.of("blue").dynamic.bootstrap.Load().Dynamic.Node.GetId(); node != "green" {
+		t.Errorf("the view is node %s, want green", node)
+	}
+}
