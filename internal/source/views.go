@@ -56,8 +56,10 @@ func (s *Sources) addAll(ctx context.Context, fresh []*viewSource, with []*Boots
 	}
 	var all sync.WaitGroup
 	for _, v := range fresh {
-		v.Start(ctx)
-		all.Go(func() { v.gather(ctx) })
+		all.Go(func() {
+			v.Start(ctx)
+			v.gather(ctx)
+		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
