@@ -108,4 +108,13 @@ func joinDynamic(out, stats map[string]uint64) {
 	}
 }
 
+// CountersOf are those of the statistics of dynamic resources that only grow.
+func CountersOf(stats map[string]uint64) map[string]uint64 {
+	out := maps.Clone(stats)
+	maps.DeleteFunc(out, func(name string, _ uint64) bool {
+		return name == connectedState || strings.HasSuffix(name, ".version") || strings.HasSuffix(name, updateTime)
+	})
+	return out
+}
+
 const updateTime = ".update_time"

@@ -24,8 +24,8 @@ import (
 // one configuration. Its methods are safe for concurrent use.
 type Sources struct {
 	cfg Config
-	// all are the Sources in the order of the numbers of their views, the shared one first. A list is not changed, but exchanged, by the holder of mu.
-	all atomic.Pointer[[]*viewSource]
+	// all are the Sources that there are. They are not changed, but exchanged, by the holder of mu.
+	all atomic.Pointer[roster]
 	// views is what has come of the file that names the views.
 	views *intake.Intake
 
@@ -35,6 +35,12 @@ type Sources struct {
 	started bool
 	// beginServe begins to look at the file of a view for changes; nil: files are not looked at, or no more. Guarded by mu.
 	beginServe func(*viewSource)
+}
+
+// roster has Sources in the order of the numbers of their views, the shared one first, and what those counted that have gone.
+type roster struct {
+	views []*viewSource
+	past  *pastCounts
 }
 
 // viewSource is the Source of one view.
@@ -63,7 +69,7 @@ func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
 	for _, b := range others {
 		list = append(list, s.newSource(b))
 	}
-	s.all.Store(&list)
+	s.all.Store(&roster{list, &pastCounts{}})
 	return s
 }
 
@@ -85,7 +91,7 @@ func (v *viewSource) Start(ctx context.Context) {
 }
 
 // list returns the Sources, the shared one first.
-func (s *Sources) list() []*viewSource { return *s.all.Load() }
+func (s *Sources) list() []*viewSource { return s.all.Load().views }
 
 // put puts in force what one Source says, beside what the others have said.
 func (s *Sources) put(v *viewSource, cfg *model.Config) error {
@@ -241,11 +247,14 @@ func (s *Sources) Origins() (list []admin.Origin) {
 
 // OriginsByKind are the origins for the metrics, those of one kind and source in all views together (metrics.Source).
 func (s *Sources) OriginsByKind() (list []metrics.Origin) {
+	all := s.all.Load()
 	list = s.views.Sum(s.views.List(), intake.Refused{})
-	for _, one := range s.list() {
+	for _, one := range all.views {
 		list = append(list, one.OriginsByKind()...)
 	}
-	return metrics.JoinOrigins(list)
+	list = metrics.JoinOrigins(list)
+	all.past.addRefused(list)
+	return list
 }
 
 // Notes is Source.Notes of each view.
@@ -263,11 +272,14 @@ func (s *Sources) Notes(listeners []*model.Listener) (list []admin.Note) {
 
 // DynamicStats are Source.DynamicStats of all views together (metrics.JoinDynamic).
 func (s *Sources) DynamicStats() map[string]uint64 {
-	var all []map[string]uint64
-	for _, one := range s.list() {
-		all = append(all, one.DynamicStats())
+	all := s.all.Load()
+	var stats []map[string]uint64
+	for _, one := range all.views {
+		stats = append(stats, one.DynamicStats())
 	}
-	return metrics.JoinDynamic(all)
+	out := metrics.JoinDynamic(stats)
+	all.past.addDynamic(out)
+	return out
 }
 
 // ClusterUpdates is Source.ClusterUpdates of each view, by the keys of clusters.

@@ -87,7 +87,7 @@ func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err err
 	list = append(list, fresh...)
 	slices.SortFunc(list, func(a, b *viewSource) int { return cmp.Compare(a.view.Number, b.view.Number) })
 	// Before there is anything that asks for secrets.
-	before := s.all.Swap(&list)
+	before := s.all.Swap(s.all.Load().with(list, replaced))
 	if err := s.activateWithinCapacity(list, replaced); err != nil {
 		s.all.Store(before)
 		// ServeReloads may have seen the list.
@@ -143,7 +143,7 @@ func (s *Sources) remove(names []string) ([]*viewSource, error) {
 	if err := s.cfg.Activate(merged(list)); err != nil {
 		return nil, err
 	}
-	s.all.Store(&list)
+	s.all.Store(s.all.Load().with(list, gone))
 	haveGone(gone)
 	return gone, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 // another is a bootstrap of view blue that has all from the control plane, as that node, and waits for it for so long.
@@ -103,5 +104,39 @@ func TestAViewComesWithoutTheClusterThatThereIsNoRoomFor(t *testing.T) {
 	}
 	if node := c.of("blue").dynamic.bootstrap.Load().Dynamic.Node.GetId(); node != "green" {
 		t.Errorf("the view is node %s, want green", node)
+	}
+}
+
+// Counters are sums over all views, and never become smaller: neither when a view has another file, nor when one goes.
+func TestCountersOfViewsThatHaveGoneStay(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	p.say(t, "green", "1", toPort(t, 8300))
+	c.of("red").intake.Refuse(c.of("red").bootstrapKey(), intake.RefusalOf(errors.New("wrong")), false)
+	const updates = "cluster_manager.cds.update_success"
+	refused := func() (n uint64) {
+		for _, o := range c.OriginsByKind() {
+			if o.Kind == "bootstrap" {
+				n = o.Refused
+			}
+		}
+		return n
+	}
+	if got := c.DynamicStats()[updates]; got != 2 || refused() != 1 {
+		t.Fatalf("%d updates and %d refusals, want 2 and 1", got, refused())
+	}
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.DynamicStats()[updates]; got != 3 {
+		t.Errorf("%d updates with another file, want 3", got)
+	}
+	if err := c.Remove([]string{"red"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.DynamicStats(); got[updates] != 3 || got["control_plane.connected_state"] != 1 {
+		t.Errorf("%d updates without a view, and a connection state %d, want 3 and 1", got[updates], got["control_plane.connected_state"])
+	}
+	if got := refused(); got != 1 {
+		t.Errorf("%d refusals without a view, want 1", got)
 	}
 }
