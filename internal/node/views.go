@@ -78,9 +78,27 @@ func (n *Node) serveReloads(ctx context.Context, reload <-chan os.Signal) {
 	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	next := make(chan os.Signal, 1)
-	serving.Go(func() { n.views.Serve(ctx, reload, next) })
-	n.source.ServeReloads(ctx, next)
+	toViews, toSources := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	serving.Go(func() { n.views.Serve(ctx, toViews) })
+	serving.Go(func() { copySignals(ctx, reload, toViews, toSources) })
+	n.source.ServeReloads(ctx, toSources)
+}
+
+// copySignals sends each signal to all of these, until ctx ends. One that has yet to receive the signal before does not keep others waiting.
+func copySignals(ctx context.Context, from <-chan os.Signal, to ...chan<- os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case signal := <-from:
+			for _, one := range to {
+				select {
+				case one <- signal:
+				default:
+				}
+			}
+		}
+	}
 }
 
 // viewsChanged has the connections of workloads follow the views that these see.

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/views"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 func viewsAt(dir string) *views.File {
@@ -72,5 +74,23 @@ func TestTheDaemonsNodeIsNoViews(t *testing.T) {
 	}
 	if err := Validate(o); err != nil {
 		t.Errorf("views with a node of their own: %v", err)
+	}
+}
+
+// While views wait for what they read the files of others are read again on SIGHUP all the same.
+func TestSignalsReachAllWhileOneIsBusy(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	from, busy, free, ended := make(chan os.Signal), make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	go func() { defer close(ended); copySignals(ctx, from, busy, free) }()
+	for range 3 {
+		from <- os.Interrupt
+		if got := await.Next(t, free, "signal"); got != os.Interrupt {
+			t.Errorf("got %v", got)
+		}
+	}
+	end()
+	<-ended
+	if len(busy) != 1 {
+		t.Errorf("%d signals wait, want 1", len(busy))
 	}
 }

@@ -116,9 +116,9 @@ func (o *Controller) Names() (list []string) {
 // NameOf is the name of the view with a number, of one that has gone, too; empty: there was no such view.
 func (o *Controller) NameOf(number uint32) string { return (*o.names.Load())[number] }
 
-// Serve puts the file in force when it has changed, and when reload says so, until ctx ends. Each signal goes on to next. The file is read by another goroutine,
-// which the end does not wait for: a read may take seconds.
-func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal, next chan<- os.Signal) {
+// Serve puts the file in force when it has changed, and when reload says so, until ctx ends. To wait for what a view reads may take long: meanwhile it hears nothing.
+// The file is read by another goroutine, which the end does not wait for: a read may take seconds.
+func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 	tick, stop := o.cfg.NewTicker(pace, func() bool { return true })
 	defer stop()
 	for {
@@ -126,12 +126,8 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal, next ch
 		select {
 		case <-ctx.Done():
 			return
-		case signal := <-reload:
+		case <-reload:
 			isAsked = true
-			select {
-			case next <- signal:
-			default: // it has yet to be heard
-			}
 		case <-tick:
 		}
 		o.reread(ctx, isAsked)
