@@ -67,6 +67,21 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 	return nil
 }
 
+// checkNumbers returns why there are no numbers for all listeners that have none yet: to find that out when some have been switched is too late.
+func (r *Reconciler) checkNumbers(wanted []compile.Listener) error {
+	fresh := uint64(0)
+	for i := range wanted {
+		if known := r.listeners[wanted[i].Key()]; !wanted[i].PassesBy && (known == nil || known.number == 0) {
+			fresh++
+		}
+	}
+	if left := r.indices.listeners.Left(); fresh > left {
+		return fmt.Errorf("map listeners is full: there are %d new addresses, and numbers for %d; configure fewer, or restart the daemon: addresses that were served once, and those of views "+
+			"that have gone, count until then", fresh, left)
+	}
+	return nil
+}
+
 // link puts a draft in force, if there is one, and sees that the listener's address is intercepted.
 func (r *Reconciler) link(l *compile.Listener, d *routes.Draft) error {
 	known, err := r.listenerFor(l)

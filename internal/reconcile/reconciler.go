@@ -159,7 +159,7 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	if err := r.sweep(); err != nil {
 		return err
 	}
-	if err := r.clusters.CheckCapacity(d.Changed); err != nil {
+	if err := r.checkRoom(im, &d); err != nil {
 		r.applied = inForce // nothing has been written
 		return err
 	}
@@ -175,6 +175,14 @@ func (r *Reconciler) apply(im *compile.Image) error {
 	r.clusters.UnlinkLeft(&d)
 	r.applied = im
 	return nil
+}
+
+// checkRoom returns why there is no room for an image that differs so.
+func (r *Reconciler) checkRoom(im *compile.Image, d *clusters.Difference) error {
+	if err := r.clusters.CheckCapacity(d.Changed); err != nil {
+		return err
+	}
+	return r.checkNumbers(im.Listeners)
 }
 
 // clustersSince compares an image's clusters with the ones in force.

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
@@ -246,4 +249,26 @@ func (g *rig) requireNothingLeft(cfg *model.Config) {
 			g.t.Errorf("%s: %d, want %d", what, got[what], want[what])
 		}
 	}
+}
+
+// Listeners that there are no numbers for are refused before anything is switched, also of another view; those that are there need none.
+func TestListenersWithoutNumbersChangeNothing(t *testing.T) {
+	sizes := testSizes
+	sizes.Listeners = 4 // three numbers
+	g := newRigOf(t, sizes)
+	first, second := single(endpointOn(8000, 1)), seenBy(viewNumber(1), single(endpointOn(8001, 1)))
+	g.mustApply(together([]*model.Config{first, second}))
+	before := g.contents()
+	changed := seenBy(viewNumber(1), single(endpointOn(8002, 1), endpointOn(8003, 1)))
+	changed.Listeners[0].Routes.VirtualHosts[0].Domains = []string{"other.example"}
+	parts := []*model.Config{first, changed, seenBy(viewNumber(2), single(endpointOn(8004, 1))), seenBy(viewNumber(3), single(endpointOn(8005, 1)))}
+	im, _ := compile.Compile(together(parts))
+	_, err := g.r.Apply(im)
+	if want := "map listeners is full: there are 2 new addresses, and numbers for 1"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if diff := cmp.Diff(before, g.contents()); diff != "" {
+		t.Errorf("a configuration that was refused has changed the maps (-before +now):\n%s", diff)
+	}
+	g.mustApply(together(parts[:3]))
 }
