@@ -44,7 +44,7 @@ func TestNothingRunsForAViewThatHasGone(t *testing.T) {
 // A view that was refused is not there for those either that have seen it in the list meanwhile.
 func TestTheFileOfARefusedViewIsNotFollowed(t *testing.T) {
 	r := newViewsRig(t)
-	r.follow(t.Context())
+	r.setBeginServe(func(*viewSource) {})
 	var seen *viewSource
 	activate := r.cfg.Activate
 	r.cfg.Activate = func(*model.Config) error {

@@ -135,7 +135,7 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// reread puts the file in force, if it has changed; isAsked: in any case.
+// reread puts the file in force, if it says anything else than before. isAsked: it is read in any case.
 func (o *Controller) reread(ctx context.Context, isAsked bool) {
 	path := o.file.Load().Path
 	read, ok := shutdown.Unless(ctx.Done(), func() *readResult { return o.read(path, isAsked) })
@@ -144,7 +144,7 @@ func (o *Controller) reread(ctx context.Context, isAsked bool) {
 	case read != nil && read.err != nil:
 		o.refused = nil
 		o.refuse(read.err)
-	case read != nil && (isAsked || o.why != "" || read.file.Version != o.file.Load().Version):
+	case read != nil && (o.why != "" || read.file.Version != o.file.Load().Version):
 		o.try(ctx, read.file)
 	case read == nil && o.refused != nil && !time.Now().Before(o.again):
 		o.try(ctx, o.refused)

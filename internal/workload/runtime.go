@@ -32,10 +32,11 @@ func (s *Set) PodsAre(list []pod.Pod) {
 			s.joinPod(p.Pod, p.at)
 		}
 	}
-	for _, w := range slices.Concat(s.list(), s.releasedList()) {
+	all := slices.Concat(s.list(), s.releasedList())
+	for _, w := range all {
 		s.obey(w)
-		s.compareView(w)
 	}
+	s.compareViews(all...)
 }
 
 // podAt is a pod with a network namespace of its own.
@@ -80,7 +81,7 @@ func (s *Set) PodBegins(p pod.Pod) {
 		w.isReported = false
 		s.name(w, p)
 		s.obey(w)
-		s.compareView(w)
+		s.compareViews(w)
 		return
 	}
 	s.joinPod(p, at)

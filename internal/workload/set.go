@@ -371,6 +371,7 @@ func (s *Set) scan() error {
 		s.retries.keep(found.oldest)
 		s.isUnscanned = false
 	}
+	var seen []*Workload
 	for _, w := range s.list() {
 		// A thread with a namespace of its own is found by its report alone.
 		if oldest := found.oldest[w.inode]; oldest != 0 || !s.isWitnessed(w) {
@@ -378,10 +379,11 @@ func (s *Set) scan() error {
 			s.setWitness(w, oldest)
 			s.identifyByOldest(w)
 			s.obey(w)
-			s.compareView(w)
+			seen = append(seen, w)
 		}
 		delete(found.oldest, w.inode)
 	}
+	s.compareViews(seen...)
 	s.keepReleased(found.oldest, isIncomplete(err))
 	strangers := s.strangers(found.oldest)
 	// To join what it has found takes time once.

@@ -163,31 +163,40 @@ func (s *Set) viewsChanged(changed []*Workload) {
 	}
 }
 
+// compareViews has workloads see other views that are for them by what has become known of them. The caller holds work.
+func (s *Set) compareViews(list ...*Workload) {
+	var changed []*Workload
+	for _, w := range list {
+		changed = s.compareView(changed, w)
+	}
+	s.viewsChanged(changed)
+}
+
 // compareView has a workload see another view that is for it by what has become known of it: a runtime may report a pod late. One that was chosen by a cgroup, or
 // a name, that has become another one stays, and a line says so once: which of its processes is looked at, or which of its names, does not matter to a
-// workload. The caller holds work.
-func (s *Set) compareView(w *Workload) {
+// workload. It appends one that sees another view to a list. The caller holds work.
+func (s *Set) compareView(changed []*Workload, w *Workload) []*Workload {
 	if s.cfg.ViewOf == nil || w.isReleased || s.Get(w.ID) != w {
 		// The last is one that has been taken back as another.
-		return
+		return changed
 	}
 	facts := s.factsOf(w)
 	if facts == w.facts {
-		return
+		return changed
 	}
 	view := s.cfg.ViewOf(facts)
 	if view == w.View() {
 		w.facts = facts
-		return
+		return changed
 	}
 	if facts.completes(w.facts) {
-		s.viewsChanged(s.see(nil, w, facts))
-		return
+		return s.see(changed, w, facts)
 	}
 	if w.isViewWarned || !s.mayWarn("view "+strconv.FormatUint(uint64(w.ID), 10)) {
-		return
+		return changed
 	}
 	w.isViewWarned = true
 	w.Logger(s.cfg.Logger).Warn("a network namespace sees another configuration than the one that is for it by what is known of it now", "netns", w.inode.Number,
 		"view", s.viewName(w.View()), "view_now", s.viewName(view), "remedy", "to have its view chosen anew: xlb release, and then xlb join")
+	return changed
 }
