@@ -13,7 +13,9 @@ import (
 // build is what was compiled of one configuration, and what serves the next.
 type build struct {
 	listeners []*model.Listener
-	compiled  []Listener
+	// tables has one for each listener, compiled what reconcile gets of it.
+	tables   []*cachedTable
+	compiled []Listener
 	// notes on the listeners.
 	notes    []note.Note
 	criteria criteriaSet
@@ -39,7 +41,7 @@ func (b *build) serves(now *build, changed *model.ClusterChange) bool {
 	if b.criteria == nil || !slices.Equal(b.listeners, now.listeners) || b.dependsOn(changed) {
 		return false
 	}
-	now.compiled, now.notes, now.criteria, now.proxied = b.compiled, b.notes, b.criteria, b.proxied
+	now.tables, now.compiled, now.notes, now.criteria, now.proxied = b.tables, b.compiled, b.notes, b.criteria, b.proxied
 	return true
 }
 

@@ -64,7 +64,11 @@ func (c *changing) listener(name string) *model.Listener {
 	}
 	vh := &model.VirtualHost{Name: "vh", Domains: []string{"*"}}
 	for range c.IntN(3) {
-		vh.Routes = append(vh.Routes, &model.Route{Path: matcher.PathMatch{Value: fmt.Sprintf("/%d", c.IntN(9))}, Clusters: cluster()})
+		path := matcher.PathMatch{Value: fmt.Sprintf("/%d", c.IntN(9))}
+		if c.IntN(3) == 0 {
+			path = matcher.PathMatch{Kind: matcher.PathRegex, Value: fmt.Sprintf("/%d[a-c]+/.*", c.IntN(9))}
+		}
+		vh.Routes = append(vh.Routes, &model.Route{Path: path, Clusters: cluster()})
 	}
 	l.Routes.VirtualHosts = []*model.VirtualHost{vh}
 	return l
@@ -85,7 +89,11 @@ func (c *changing) step() *model.Config {
 		case 3:
 			c.Shuffle(len(c.clusters), func(i, j int) { c.clusters[i], c.clusters[j] = c.clusters[j], c.clusters[i] })
 		case 4:
-			c.listeners = []*model.Listener{c.listener("l1"), c.listener("l2")}
+			if at := c.IntN(5); at < len(c.listeners) {
+				c.listeners[at] = c.listener(c.listeners[at].Name)
+			} else {
+				c.listeners = []*model.Listener{c.listener("l1"), c.listener("l2"), c.listener("l3"), c.listener("l4")}
+			}
 		case 5:
 			c.local = nil
 			if own := slices.IndexFunc(c.clusters, func(one *model.Cluster) bool { return one.Name == "own" }); own >= 0 && c.IntN(2) == 0 {
@@ -101,7 +109,7 @@ func (c *changing) step() *model.Config {
 }
 
 func TestWhatIsCompiledAgainAndAgainIsWhatIsCompiledOnce(t *testing.T) {
-	seed := suite.Seed(t)
+	seed, tables := suite.Seed(t), 0
 	for round := range uint64(60) {
 		c := &changing{Rand: rand.New(rand.NewPCG(seed, round))}
 		c.clusters = []*model.Cluster{c.cluster("own")}
@@ -120,11 +128,51 @@ func TestWhatIsCompiledAgainAndAgainIsWhatIsCompiledOnce(t *testing.T) {
 			}
 			if before != nil && got.SameListeners(before) {
 				reused++
+			} else if before != nil {
+				tables += takenOver(before, got)
 			}
 			before = got
 		}
 		if reused < 5 {
 			t.Errorf("round %d: listeners were reused %d times of 50, want more", round, reused)
+		}
+	}
+	if tables < 100 {
+		t.Errorf("%d tables were taken over where other listeners had changed, want more", tables)
+	}
+}
+
+// takenOver counts the tables of an image that are those of another one.
+func takenOver(before, now *Image) (n int) {
+	for i := range now.Listeners {
+		if t := now.Listeners[i].Table; t != nil && slices.ContainsFunc(before.Listeners, func(l Listener) bool { return l.Table == t }) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAChangeOfOneListenerLeavesTheOthersAlone(t *testing.T) {
+	cfg := &model.Config{}
+	for i := range 3 {
+		one := manyClusters(20)
+		view := model.View{Number: uint32(i), Name: fmt.Sprintf("v%d", i)}
+		for _, c := range one.Clusters {
+			c.View = view
+		}
+		one.Listeners[0].View = view
+		cfg.Clusters, cfg.Listeners = append(cfg.Clusters, one.Clusters...), append(cfg.Listeners, one.Listeners...)
+	}
+	compiler := NewCompiler()
+	before, _ := compiler.Compile(cfg)
+	changed := *cfg
+	changed.Listeners = slices.Clone(cfg.Listeners)
+	other := *cfg.Listeners[1]
+	changed.Listeners[1] = &other
+	after, _ := compiler.Compile(&changed)
+	for i := range after.Listeners {
+		if same := after.Listeners[i].Table == before.Listeners[i].Table; same != (i != 1) {
+			t.Errorf("the table of listener %d is the one of before: %t", i, same)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/compile/note"
 	"github.com/xlb-project/xlb/internal/compile/routes"
-	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/model"
 )
 
@@ -43,22 +42,24 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []note.Note) {
 	return &Image{Listeners: now.compiled, Clusters: now.image(cfg.Local)}, notes
 }
 
-// compileListeners compiles all of them: they share what there is room for.
+// compileListeners compiles those that are not as before. They share what there is room for, so that those taken over take theirs once more.
 func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 	defer c.cache.EndRound()
-	left := routes.NewSpace(c.cache, cfg.Clusters)
-	now.criteria, now.proxied = criteriaOf(cfg), proxiedBy(cfg.Listeners)
+	before := c.previous.byListener()
+	left, find := routes.NewSpace(c.cache, cfg.Clusters), newFinder(cfg)
+	now.criteria, now.proxied = criteriaSet{}, proxiedBy(cfg.Listeners)
 	for _, l := range cfg.Listeners {
-		where := l.FullName().String()
-		out := Listener{
-			View: l.View, Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: cfg.PassesBy(l), Bound: l.Bound, Own: ownAddresses(cfg, l),
+		t := before[l]
+		if t == nil || !t.serves(left, find, l) {
+			t = compileListener(left, find, l)
 		}
-		if !out.PassesBy {
-			var more []note.Note
-			out.Table, more = compileListener(left, where, cfg, l)
-			now.notes = append(now.notes, more...)
-		}
-		now.compiled = append(now.compiled, out)
+		now.tables = append(now.tables, t)
+		now.criteria.join(t.criteria)
+		now.notes = append(now.notes, t.notes...)
+		now.compiled = append(now.compiled, Listener{
+			View: l.View, Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: t.table == nil, Bound: l.Bound,
+			Own: ownAddresses(cfg, l), Table: t.table,
+		})
 	}
 }
 
@@ -74,12 +75,4 @@ func ownAddresses(cfg *model.Config, l *model.Listener) []netip.AddrPort {
 		}
 	}
 	return out
-}
-
-func compileListener(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
-	if l.TCP != nil {
-		return compileTCP(left, where, cfg, l)
-	}
-	t, notes := routes.Compile(left, where, l.View, l.Routes)
-	return t, append(notes, inspectionNotes(where, l)...)
 }

@@ -4,6 +4,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -39,5 +40,32 @@ func BenchmarkCompile(b *testing.B) {
 				Compile(cfg)
 			}
 		})
+	}
+}
+
+// BenchmarkOneViewOfMany has one route of one of 60 views of 1,000 change.
+func BenchmarkOneViewOfMany(b *testing.B) {
+	cfg := &model.Config{}
+	for v := range 60 {
+		view := model.View{Number: uint32(v), Name: fmt.Sprintf("v%d", v)}
+		vh := &model.VirtualHost{Name: "vh", Domains: []string{"*"}}
+		for i := range 1000 {
+			vh.Routes = append(vh.Routes, prefixRoute(fmt.Sprintf("/api/v1/service%05d/", i), "c"))
+		}
+		cfg.Listeners = append(cfg.Listeners, &model.Listener{View: view, Name: "l", Routes: &model.RouteTable{VirtualHosts: []*model.VirtualHost{vh}}})
+		cfg.Clusters = append(cfg.Clusters, &model.Cluster{View: view, Name: "c"})
+	}
+	compiler := NewCompiler()
+	compiler.Compile(cfg)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		next := *cfg
+		next.Listeners = slices.Clone(cfg.Listeners)
+		changed := *cfg.Listeners[i*7%60]
+		next.Listeners[i*7%60] = &changed
+		compiler.Compile(&next)
+		cfg = &next
+		i++
 	}
 }

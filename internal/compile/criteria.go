@@ -11,17 +11,24 @@ import (
 // criteriaSet are the criteria that routes have, by cluster; those of the empty name are for every cluster of the view.
 type criteriaSet map[model.ClusterKey][]model.Metadata
 
-// criteriaOf looks through all routes of a configuration.
-func criteriaOf(cfg *model.Config) criteriaSet {
+// criteriaOf looks through all routes of a listener.
+func criteriaOf(l *model.Listener) criteriaSet {
 	set := criteriaSet{}
-	for _, l := range cfg.Listeners {
-		for _, vh := range l.Routes.VirtualHosts {
-			for _, r := range vh.Routes {
-				set.addRoute(l.View, r)
-			}
+	for _, vh := range l.Routes.VirtualHosts {
+		for _, r := range vh.Routes {
+			set.addRoute(l.View, r)
 		}
 	}
 	return set
+}
+
+// join adds those of another set.
+func (s criteriaSet) join(other criteriaSet) {
+	for cluster, list := range other {
+		for _, criteria := range list {
+			s.add(cluster, criteria)
+		}
+	}
 }
 
 func (s criteriaSet) addRoute(v model.View, r *model.Route) {

@@ -17,7 +17,7 @@ type Image struct {
 	// Listeners in the order of the configuration.
 	Listeners []Listener
 	// Clusters in the order of the configuration. One that is as in the image before is the same pointer, if one Compiler made both; so are all
-	// Listeners, if they are. Neither is changed later.
+	// Listeners, if they are, and the Table of each one. They are not changed later.
 	Clusters []*clusters.Cluster
 }
 
@@ -42,7 +42,8 @@ type Listener struct {
 	Own   []netip.AddrPort
 	// PassesBy: connections are left alone, and there is no table. Only listeners with Many are so.
 	PassesBy bool
-	Table    tables.Table
+	// Table is the one of the image before, by its pointer, if one Compiler made both and it was taken over. It is not changed later.
+	Table *tables.Table
 }
 
 // Key is what the kernel finds the listener by, unless it is Bound.

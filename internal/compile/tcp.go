@@ -16,14 +16,14 @@ import (
 )
 
 // compileTCP makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
-func compileTCP(left *routes.Space, where string, cfg *model.Config, l *model.Listener) (tables.Table, []note.Note) {
+func compileTCP(left *routes.Space, where string, find *finder, l *model.Listener) (tables.Table, []note.Note) {
 	p := l.TCP
 	table, notes := routes.Compile(left, where, l.View, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
 		Routes:  []*model.Route{{Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
 	table.Flags |= maps.TablePlain
-	if why := cmp.Or(inspects(l), p.InUserSpace(), followsClient(cfg, l), secured(cfg, l), otherFamily(cfg, l)); why != "" {
+	if why := cmp.Or(inspects(l), p.InUserSpace(), followsClient(find, l), secured(find, l), otherFamily(find, l)); why != "" {
 		table.Flags |= maps.TableSlow
 		notes = append(notes, note.Note{Where: where, Reason: why + "; the slow path serves the listener's connections"})
 	}
@@ -32,9 +32,9 @@ func compileTCP(left *routes.Space, where string, cfg *model.Config, l *model.Li
 
 // secured names a cluster with an endpoint that expects TLS, or that is a listener of this process, if there is one: only the slow path connects
 // to it. It gets all connections, as with otherFamily.
-func secured(cfg *model.Config, l *model.Listener) string {
+func secured(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		c := cfg.Cluster(l.View.Cluster(share.Name))
+		c := find.cluster(l.View.Cluster(share.Name))
 		if c == nil {
 			continue
 		}
@@ -50,9 +50,9 @@ func secured(cfg *model.Config, l *model.Listener) string {
 
 // otherFamily names an endpoint whose address a socket of the listener's family cannot connect to, if there is one. If only the connections to it
 // were the daemon's, it would choose anew for each, and the others got more than their share.
-func otherFamily(cfg *model.Config, l *model.Listener) string {
+func otherFamily(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		cluster := cfg.Cluster(l.View.Cluster(share.Name))
+		cluster := find.cluster(l.View.Cluster(share.Name))
 		if cluster == nil {
 			continue
 		}
@@ -74,9 +74,9 @@ func inspects(l *model.Listener) string {
 }
 
 // followsClient names a cluster whose endpoint is another one for each connection, if there is one.
-func followsClient(cfg *model.Config, l *model.Listener) string {
+func followsClient(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		if c := cfg.Cluster(l.View.Cluster(share.Name)); c != nil && c.FollowsClient() {
+		if c := find.cluster(l.View.Cluster(share.Name)); c != nil && c.FollowsClient() {
 			return fmt.Sprintf("cluster %s is wherever the client connected to", c.Name)
 		}
 	}

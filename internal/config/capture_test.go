@@ -59,7 +59,7 @@ func describeListeners(cfg *model.Config) []string {
 		if l.Inspection != nil {
 			what += " inspected"
 		}
-		if cfg.PassesBy(l) {
+		if l.PassesBy(cfg.Cluster) {
 			what += " passes by"
 		}
 		out = append(out, fmt.Sprintf("%s: %s: %s", l.Name, l.Destinations(), what))

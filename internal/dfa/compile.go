@@ -39,6 +39,8 @@ type work struct {
 	compiling budget
 	joining   budget
 	alone     budget
+	// patterns is how many have been divided.
+	patterns int
 }
 
 func newWork(m *Memo) *work {

@@ -27,6 +27,7 @@ type Compiler struct{ work *work }
 // Partition is the function of that name, with the steps that are left.
 func (c *Compiler) Partition(patterns []string) ([]*Set, []*PatternError) {
 	p := &packer{work: c.work, patterns: patterns}
+	c.work.patterns += len(patterns)
 	var adding, unanchored []leaf
 	for i, pattern := range patterns {
 		l, refused := p.compile(i, pattern)

@@ -30,7 +30,7 @@ func Compiled(cfg *model.Config) *State {
 		Notes:  notes,
 		Decide: func(l *model.Listener, r *matcher.Request, _ []byte) (Decision, error) {
 			i := slices.IndexFunc(image.Listeners, func(c compile.Listener) bool { return c.View == l.View && c.Name == l.Name })
-			return decideByTable(&image.Listeners[i].Table, r), nil
+			return decideByTable(image.Listeners[i].Table, r), nil
 		},
 		Endpoints: func(cluster model.ClusterKey) ([]Endpoint, error) { return targets(cfg.Cluster(cluster), inner), nil },
 	}

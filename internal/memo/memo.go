@@ -10,6 +10,8 @@ type Memo[K comparable, V any] struct {
 	round   uint64
 	size    int
 	limit   int
+	// uses is where to note what is used; nil: nowhere.
+	uses *Uses
 }
 
 type result[V any] struct {
@@ -29,7 +31,7 @@ func (m *Memo[K, V]) Get(key K) (value V, known bool) {
 	if r == nil {
 		return value, false
 	}
-	r.used = m.round
+	m.use(r)
 	return r.value, true
 }
 
@@ -40,7 +42,32 @@ func (m *Memo[K, V]) Put(key K, value V, size int) {
 		return
 	}
 	m.size += size
-	m.results[key] = &result[V]{value: value, size: size, used: m.round}
+	r := &result[V]{value: value, size: size}
+	m.results[key] = r
+	m.use(r)
+}
+
+func (m *Memo[K, V]) use(r *result[V]) {
+	r.used = m.round
+	if m.uses != nil {
+		m.uses.rounds = append(m.uses.rounds, &r.used)
+	}
+}
+
+// Uses are results that a part of the work has used. Who takes over what came of that part keeps them for the next time that it has to be done.
+type Uses struct {
+	// rounds are those of the results.
+	rounds []*uint64
+}
+
+// Note has what is used from now on noted, until it is called with nil.
+func (m *Memo[K, V]) Note(uses *Uses) { m.uses = uses }
+
+// UseAgain has the effect of the same uses in this round.
+func (m *Memo[K, V]) UseAgain(uses *Uses) {
+	for _, used := range uses.rounds {
+		*used = m.round
+	}
 }
 
 // EndRound drops what neither this round nor the one before has used: two, because a configuration that is refused is followed by the one

@@ -60,3 +60,24 @@ func TestSizeStaysWithinTheLimit(t *testing.T) {
 		t.Errorf("size %d of nothing", m.Size())
 	}
 }
+
+func TestWhatIsTakenOverKeepsItsResults(t *testing.T) {
+	m := New[string, int](100)
+	m.Put("a", 7, 1)
+	m.EndRound()
+	var uses Uses
+	m.Note(&uses)
+	m.Get("a")
+	m.Put("b", 8, 1)
+	m.Note(nil)
+	m.Put("c", 9, 1)
+	for range 5 {
+		m.EndRound()
+		m.UseAgain(&uses)
+	}
+	for key, want := range map[string]bool{"a": true, "b": true, "c": false} {
+		if _, known := m.Get(key); known != want {
+			t.Errorf("%s: known %t, want %t", key, known, want)
+		}
+	}
+}

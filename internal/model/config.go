@@ -64,20 +64,6 @@ func (c *Config) ListenerOf(v View, to netip.AddrPort) *Listener {
 	return found
 }
 
-// PassesBy reports whether a listener's connections go where they would go without it, so that nobody has to take them.
-func (c *Config) PassesBy(l *Listener) bool {
-	if l.TCP == nil || l.Inspection != nil || !l.Many.IsValid() || l.TCP.InUserSpace() != "" {
-		return false
-	}
-	for _, share := range l.TCP.Clusters {
-		cluster := c.Cluster(l.View.Cluster(share.Name))
-		if cluster == nil || !cluster.FollowsClient() || cluster.OriginalPort != 0 {
-			return false
-		}
-	}
-	return len(l.TCP.Clusters) > 0
-}
-
 // PlainClusters are those that listeners without HTTP name, and no route.
 func (c *Config) PlainClusters() map[ClusterKey]bool {
 	plain := map[ClusterKey]bool{}

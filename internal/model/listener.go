@@ -81,6 +81,20 @@ func (l *Listener) Destinations() string {
 	return fmt.Sprintf("%s, port %d", l.Many, l.Address.Port())
 }
 
+// PassesBy reports whether the connections go where they would go without the listener, so that nobody has to take them. find is Config.Cluster.
+func (l *Listener) PassesBy(find func(ClusterKey) *Cluster) bool {
+	if l.TCP == nil || l.Inspection != nil || !l.Many.IsValid() || l.TCP.InUserSpace() != "" {
+		return false
+	}
+	for _, share := range l.TCP.Clusters {
+		cluster := find(l.View.Cluster(share.Name))
+		if cluster == nil || !cluster.FollowsClient() || cluster.OriginalPort != 0 {
+			return false
+		}
+	}
+	return len(l.TCP.Clusters) > 0
+}
+
 // takes reports whether a destination is the listener's, and how closely: a port weighs more than any length of a prefix.
 func (l *Listener) takes(to netip.AddrPort) (closeness int, ok bool) {
 	address := to.Addr().Unmap()

@@ -20,7 +20,10 @@ func checkClusters(im *compile.Image) error {
 	}
 	for i := range im.Listeners {
 		l := &im.Listeners[i]
-		for name := range clusterNames(&l.Table) {
+		if l.PassesBy {
+			continue
+		}
+		for name := range clusterNames(l.Table) {
 			if !known[l.View.Cluster(name)] {
 				return fmt.Errorf("%s: a route names cluster %q, which the configuration does not have; add it", l.View.Listener(l.Name), name)
 			}

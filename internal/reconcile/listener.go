@@ -44,14 +44,14 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 			continue
 		}
 		known := r.listeners[l.Key()]
-		if known != nil && known.live.Holds(&l.Table) {
+		if known != nil && known.live.Holds(l.Table) {
 			continue
 		}
 		var live *routes.Version
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.routes.NewDraft(l.Key(), l.View, live, &l.Table)
+		d, err := r.routes.NewDraft(l.Key(), l.View, live, l.Table)
 		if err == nil {
 			drafts[i], err = d, d.Prepare()
 		}

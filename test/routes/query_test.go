@@ -99,7 +99,7 @@ func requireParameters(t *testing.T, e *envoy, i int, table *Table, found *count
 		if got := number(rt.Match(r.Model(rt))); got != want {
 			t.Errorf("%s: Envoy takes route %d, the model %d", target, want, got)
 		}
-		found.compiled(t, &compiled.Listeners[0].Table, r, r.Model(rt), want)
+		found.compiled(t, compiled.Listeners[0].Table, r, r.Model(rt), want)
 		taken[want]++
 	}
 	if taken[0] == 0 || taken[1] == 0 {

@@ -119,7 +119,7 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 			continue
 		case redirected:
 			found.Redirected++
-			found.compiled(t, &compiled.Listeners[0].Table, r, r.Model(rt), want)
+			found.compiled(t, compiled.Listeners[0].Table, r, r.Model(rt), want)
 			continue
 		case noRoute:
 			found.NoRoute++
@@ -129,7 +129,7 @@ func compareTable(t *testing.T, w World, e *envoy, i int, table *Table, found *c
 		if want >= 0 {
 			found.won(table.matches[want])
 		}
-		found.compiled(t, &compiled.Listeners[0].Table, r, r.Model(&model.RouteTable{}), want)
+		found.compiled(t, compiled.Listeners[0].Table, r, r.Model(&model.RouteTable{}), want)
 		if got := number(rt.Match(r.Model(rt))); got != want {
 			found.Differences++
 			t.Errorf("%q\nEnvoy takes %s\nmodel takes %s", r.Bytes(), table.route(want), table.route(got))

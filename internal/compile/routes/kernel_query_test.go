@@ -103,7 +103,7 @@ func TestKernelHandsOverQueriesOfTooManyParameters(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, maps.VerdictName(got), maps.VerdictName(tt.want))
 		}
-		if why := disagree(&k.image.Listeners[0].Table, r, got, k.clusters()[cluster]); why != "" {
+		if why := disagree(k.image.Listeners[0].Table, r, got, k.clusters()[cluster]); why != "" {
 			t.Errorf("%s: %s", tt.name, why)
 		}
 	}

@@ -142,7 +142,7 @@ func TestKernelRoutesAsTheCompiledTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, cluster := maps.Verdict(e.Verdict), e.Cluster
-			if why := disagree(&k.image.Listeners[0].Table, r, got, names[cluster]); why != "" {
+			if why := disagree(k.image.Listeners[0].Table, r, got, names[cluster]); why != "" {
 				t.Fatalf("%q: %s\n%s", head, why, k.image)
 			}
 			if won, _ := k.image.Listeners[0].Table.Route(r); got == maps.VerdictOk && k.rewrite(e.Rewrite) != won.Rewrite {

@@ -248,12 +248,11 @@ func (l *candidateList) find(key *pathKey, stems []*stem, x *pathIndex) found {
 // there is are left out, and so are those for which comparing has cost too much: whoever could come to them is handed over.
 func (l *candidateList) regexPathsAt(paths []*regexPath, value string, whole bool) (found []candidate) {
 	for _, p := range paths {
-		if l.space.comparisons == 0 {
+		if !l.space.takeComparison() {
 			reason := fmt.Sprintf("more than %d comparisons of expressions that no table holds with other routes' paths; use fewer expressions",
 				maxComparisons)
 			return append(found, candidate{position: p.position, slow: reason})
 		}
-		l.space.comparisons--
 		r := p.reach(value, whole)
 		if r == misses {
 			continue

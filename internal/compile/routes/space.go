@@ -36,6 +36,8 @@ type Space struct {
 	rewrites map[tables.Rewrite]bool
 	// retries likewise.
 	retries map[tables.Retry]bool
+	// taken is what the table takes that is being compiled.
+	taken *Taken
 }
 
 // NewSpace returns the space of a configuration with these clusters.
@@ -48,6 +50,7 @@ func NewSpace(c *Cache, clusters []*model.Cluster) *Space {
 		cache:       c,
 		compiler:    c.automata.Compiler(),
 		subsetted:   map[model.ClusterKey]bool{},
+		taken:       &Taken{},
 	}
 	for _, c := range clusters {
 		if c.Subsets != nil {
@@ -69,6 +72,7 @@ func (s *Space) take(blocks, accepts, routes int) error {
 		{"routes of combined expressions", routes, s.routes, maxAcceptedRoutes},
 	} {
 		if n.needed > n.left {
+			s.taken.short = true
 			return fmt.Errorf("needs room for %s: %d, and %d of %d are left; use fewer expressions, or begin them with distinct literal text",
 				n.what, n.needed, n.left, n.of)
 		}
@@ -82,7 +86,13 @@ func (s *Space) take(blocks, accepts, routes int) error {
 
 // criteria of a view's share; none where its cluster has no subsets.
 func (s *Space) criteria(v model.View, c *model.WeightedCluster) model.Metadata {
-	if !s.subsetted[v.Cluster(c.Name)] {
+	if c.Criteria == "" {
+		return ""
+	}
+	key := v.Cluster(c.Name)
+	is := s.subsetted[key]
+	s.taken.noteSubsetted(key, is)
+	if !is {
 		return ""
 	}
 	return c.Criteria
@@ -90,21 +100,32 @@ func (s *Space) criteria(v model.View, c *model.WeightedCluster) model.Metadata 
 
 // takeRewrite reports whether there is room for a rewrite; equal ones need it once.
 func (s *Space) takeRewrite(r tables.Rewrite) bool {
-	if s.rewrites[r] {
-		return true
-	}
-	if len(s.rewrites) == maxRewrites {
+	if !s.rewrites[r] && len(s.rewrites) == maxRewrites {
+		s.taken.short = true
 		return false
 	}
 	s.rewrites[r] = true
+	s.taken.noteRewrite(r)
 	return true
 }
 
 // takeRetry reports whether there is room for a set; equal ones need it once.
 func (s *Space) takeRetry(r tables.Retry) bool {
 	if !s.retries[r] && len(s.retries) == maxRetries {
+		s.taken.short = true
 		return false
 	}
 	s.retries[r] = true
+	s.taken.retries = append(s.taken.retries, r)
+	return true
+}
+
+// takeComparison reports whether a path match may be compared with a key once more.
+func (s *Space) takeComparison() bool {
+	if s.comparisons == 0 {
+		s.taken.short = true
+		return false
+	}
+	s.comparisons--
 	return true
 }
