@@ -23,6 +23,7 @@ import (
 	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/limits"
 	"github.com/xlb-project/xlb/internal/metrics"
+	"github.com/xlb-project/xlb/internal/model"
 )
 
 // resource is something that "xlb get" can show.
@@ -249,21 +250,21 @@ func routeCells(r *admin.Route) []string {
 
 func clusterCells(c *admin.Cluster) []string {
 	return []string{
-		c.Name, orDash(c.View), orDash(c.Type), orDash(c.Policy), number(c.Endpoints), number(c.Healthy), number(c.Connections),
+		c.Name, viewsCell(c.View, c.Views), orDash(c.Type), orDash(c.Policy), number(c.Endpoints), number(c.Healthy), number(c.Connections),
 		number(c.Outstanding), number(c.Requests),
 	}
 }
 
 func endpointCells(p *admin.Endpoint) []string {
 	return []string{
-		p.Cluster, orDash(p.View), p.Address.String(), orDash(p.State), number(uint64(p.Priority)), orDash(p.Locality()), number(uint64(p.Weight)),
+		p.Cluster, viewsCell(p.View, p.Views), p.Address.String(), orDash(p.State), number(uint64(p.Priority)), orDash(p.Locality()), number(uint64(p.Weight)),
 		percent(p.Share), number(uint64(p.Outstanding)),
 		number(p.Requests), number(p.Fast), number(p.Errors),
 	}
 }
 
 func poolCells(p *admin.Pool) []string {
-	return []string{p.Cluster, orDash(p.View), p.Endpoint.String(), number(p.Idle), number(p.Leased), number(p.Connecting)}
+	return []string{p.Cluster, viewsCell(p.View, p.Views), p.Endpoint.String(), number(p.Idle), number(p.Leased), number(p.Connecting)}
 }
 
 func connectionCells(c *admin.Connection) []string {
@@ -431,6 +432,14 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// viewsCell names the views that have a cluster.
+func viewsCell(view string, views []string) string {
+	if len(views) > 0 {
+		return model.ViewsText(views)
+	}
+	return orDash(view)
 }
 
 func orDash(s string) string {

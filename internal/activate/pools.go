@@ -75,7 +75,8 @@ func (p *Pools) Follow(change *Change) {
 
 // plainOf are the clusters without i-socks.
 func (p *Pools) plainOf(change *Change) map[model.ClusterKey]bool {
-	if p.plain != nil && slices.Equal(change.Before.Config().Listeners, change.Now.Config().Listeners) {
+	before, now := change.Before.Config(), change.Now.Config()
+	if p.plain != nil && slices.Equal(before.Listeners, now.Listeners) && maps.Equal(before.Names, now.Names) {
 		return p.plain
 	}
 	return change.Now.Config().PlainClusters()

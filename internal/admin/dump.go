@@ -26,7 +26,7 @@ func dump(c Config, health knownHealth) object {
 		clusters = append(clusters, object{"cluster": c.Control, "last_updated": updated})
 	}
 	for _, cl := range c.Model.Clusters {
-		if cl.View.Name != c.view || dynamicClusters[cl.Name] {
+		if !cl.IsSeenIn(c.view) || dynamicClusters[cl.Name] {
 			continue
 		}
 		clusters = append(clusters, object{"cluster": clusterObject(cl), "last_updated": updated})

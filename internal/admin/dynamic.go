@@ -119,7 +119,7 @@ func names(list []Resource) map[string]bool {
 // addLeftOut says it of the clusters.
 func (d *Dynamic) addLeftOut(of *model.Config, view string) {
 	for i := range d.Clusters {
-		if c := of.Cluster(model.View{Name: view}.Cluster(d.Clusters[i].Name)); c != nil {
+		if c := of.In(model.View{Name: view}).Cluster(d.Clusters[i].Name); c != nil {
 			d.Clusters[i].LeftOut = c.LeftOutText()
 		}
 	}

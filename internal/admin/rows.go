@@ -48,15 +48,16 @@ type Route struct {
 // Cluster is a row of /xlb/clusters.
 type Cluster struct {
 	Name string `json:"name"`
-	// View has the cluster; empty: the shared one has.
-	View        string `json:"view,omitempty"`
-	Type        string `json:"type"`
-	Policy      string `json:"policy"`
-	Endpoints   uint64 `json:"endpoints"`
-	Healthy     uint64 `json:"healthy"`
-	Connections uint64 `json:"connections"`
-	Outstanding uint64 `json:"outstanding"`
-	Requests    uint64 `json:"requests"`
+	// View has the cluster; empty: the shared one has, or several Views have it together.
+	View        string   `json:"view,omitempty"`
+	Views       []string `json:"views,omitempty"`
+	Type        string   `json:"type"`
+	Policy      string   `json:"policy"`
+	Endpoints   uint64   `json:"endpoints"`
+	Healthy     uint64   `json:"healthy"`
+	Connections uint64   `json:"connections"`
+	Outstanding uint64   `json:"outstanding"`
+	Requests    uint64   `json:"requests"`
 	// LeftOut says which endpoints get no requests.
 	LeftOut string `json:"left_out,omitempty"`
 }
@@ -64,16 +65,18 @@ type Cluster struct {
 // Endpoint is a row of /xlb/endpoints.
 type Endpoint struct {
 	Cluster string `json:"cluster"`
-	// View is that of the cluster.
-	View string `json:"view,omitempty"`
+	// View and Views are those of the cluster.
+	View  string   `json:"view,omitempty"`
+	Views []string `json:"views,omitempty"`
 	metrics.EndpointSnapshot
 }
 
 // Pool is a row of /xlb/pools.
 type Pool struct {
 	Cluster string `json:"cluster"`
-	// View is that of the cluster.
+	// View and Views are those of the cluster.
 	View     string         `json:"view,omitempty"`
+	Views    []string       `json:"views,omitempty"`
 	Endpoint netip.AddrPort `json:"endpoint"`
 	metrics.Pool
 }
@@ -148,7 +151,7 @@ func (a *api) clusterRows() ([]Cluster, error) {
 	list := make([]Cluster, 0, len(s.Clusters))
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
-		row := Cluster{Name: c.Name, View: c.View, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
+		row := Cluster{Name: c.Name, View: c.View, Views: c.Views, Requests: c.Requests, Outstanding: c.Outstanding(), Connections: c.Connections()}
 		row.Endpoints, row.Healthy = c.Members()
 		// A reload may come between the two looks.
 		if m := config.Cluster(c.Key()); m != nil {
@@ -167,7 +170,7 @@ func (a *api) endpointRows() ([]Endpoint, error) {
 	list := []Endpoint{}
 	for i := range s.Clusters {
 		for _, e := range s.Clusters[i].Endpoints {
-			list = append(list, Endpoint{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, EndpointSnapshot: e})
+			list = append(list, Endpoint{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, Views: s.Clusters[i].Views, EndpointSnapshot: e})
 		}
 	}
 	return list, nil
@@ -181,7 +184,7 @@ func (a *api) poolRows() ([]Pool, error) {
 	list := []Pool{}
 	for i := range s.Clusters {
 		for _, e := range s.Clusters[i].Endpoints {
-			list = append(list, Pool{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, Endpoint: e.Address, Pool: e.Pool})
+			list = append(list, Pool{Cluster: s.Clusters[i].Name, View: s.Clusters[i].View, Views: s.Clusters[i].Views, Endpoint: e.Address, Pool: e.Pool})
 		}
 	}
 	return list, nil

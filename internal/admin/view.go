@@ -31,7 +31,7 @@ func (a *api) ofView(page func(w http.ResponseWriter, r *http.Request, c Config)
 func (c *Config) clustersOf(s *metrics.Snapshot) []*metrics.ClusterSnapshot {
 	var list []*metrics.ClusterSnapshot
 	for i := range s.Clusters {
-		if s.Clusters[i].View == c.view {
+		if slices.Contains(s.Clusters[i].SeenIn(), c.view) {
 			list = append(list, &s.Clusters[i])
 		}
 	}

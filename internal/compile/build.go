@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/compile/clusters"
@@ -21,6 +22,7 @@ type build struct {
 	criteria criteriaSet
 	// proxied are the clusters on which tables of listeners without HTTP depend.
 	proxied map[model.ClusterKey]bool
+	names   map[string]*model.Names
 	sources []*model.Cluster
 	// clusters has one for each source.
 	clusters []*cachedCluster
@@ -38,7 +40,7 @@ type cachedCluster struct {
 
 // serves takes over the compiled listeners of the previous build, if they are what would be compiled now.
 func (b *build) serves(now *build, changed *model.ClusterChange) bool {
-	if b.criteria == nil || !slices.Equal(b.listeners, now.listeners) || b.dependsOn(changed) {
+	if b.tables == nil || !slices.Equal(b.listeners, now.listeners) || !maps.Equal(b.names, now.names) || b.dependsOn(changed) {
 		return false
 	}
 	now.tables, now.compiled, now.notes, now.criteria, now.proxied = b.tables, b.compiled, b.notes, b.criteria, b.proxied
@@ -67,14 +69,14 @@ func (b *build) dependsOn(changed *model.ClusterChange) bool {
 }
 
 // proxiedBy are the clusters that listeners without HTTP name.
-func proxiedBy(listeners []*model.Listener) map[model.ClusterKey]bool {
+func proxiedBy(cfg *model.Config) map[model.ClusterKey]bool {
 	proxied := map[model.ClusterKey]bool{}
-	for _, l := range listeners {
+	for _, l := range cfg.Listeners {
 		if l.TCP == nil {
 			continue
 		}
 		for i := range l.TCP.Clusters {
-			proxied[l.View.Cluster(l.TCP.Clusters[i].Name)] = true
+			proxied[cfg.In(l.View).Key(l.TCP.Clusters[i].Name)] = true
 		}
 	}
 	return proxied
@@ -105,7 +107,7 @@ func (b *build) addClusters(previous *build, changed *model.ClusterChange) {
 func (b *build) cluster(c *model.Cluster, cached *cachedCluster) *cachedCluster {
 	var criteria []model.Metadata
 	if c.Subsets != nil {
-		criteria = b.criteria.of(c.Key())
+		criteria = b.criteria.of(c)
 	}
 	if cached != nil && slices.Equal(cached.criteria, criteria) {
 		return cached
@@ -115,15 +117,17 @@ func (b *build) cluster(c *model.Cluster, cached *cachedCluster) *cachedCluster 
 }
 
 // image lists the clusters, zone-aware if it is known where this node stands.
-func (b *build) image(local *model.Local) []*clusters.Cluster {
+func (b *build) image(cfg *model.Config) []*clusters.Cluster {
 	list := make([]*clusters.Cluster, len(b.clusters))
 	for i, k := range b.clusters {
 		list[i] = k.compiled
 	}
+	local := cfg.Local
 	if local == nil {
 		return list
 	}
-	own := list[slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Key == model.SharedCluster(local.Cluster) })]
+	ownKey := cfg.In(model.View{}).Key(local.Cluster)
+	own := list[slices.IndexFunc(list, func(c *clusters.Cluster) bool { return c.Key == ownKey })]
 	for i, k := range b.clusters {
 		if k.own != own || k.local != *local {
 			k.zoned, k.own, k.local = k.compiled.ZoneAware(local, own), own, *local

@@ -28,7 +28,7 @@ func Compile(cfg *model.Config) (*Image, []note.Note) { return NewCompiler().Com
 // Compile compiles a validated configuration. It always succeeds; the notes say
 // what will be slower than it could be, in the order of the configuration.
 func (c *Compiler) Compile(cfg *model.Config) (*Image, []note.Note) {
-	now := build{listeners: cfg.Listeners, sources: cfg.Clusters}
+	now := build{listeners: cfg.Listeners, names: cfg.Names, sources: cfg.Clusters}
 	changed := model.ChangeOf(c.previous.sources, cfg.Clusters)
 	if !c.previous.serves(&now, &changed) {
 		c.compileListeners(&now, cfg)
@@ -39,7 +39,7 @@ func (c *Compiler) Compile(cfg *model.Config) (*Image, []note.Note) {
 	for _, k := range now.clusters {
 		notes = append(notes, k.notes...)
 	}
-	return &Image{Listeners: now.compiled, Clusters: now.image(cfg.Local)}, notes
+	return &Image{Listeners: now.compiled, Clusters: now.image(cfg)}, notes
 }
 
 // compileListeners compiles those that are not as before. They share what there is room for, so that those taken over take theirs once more.
@@ -47,14 +47,14 @@ func (c *Compiler) compileListeners(now *build, cfg *model.Config) {
 	defer c.cache.EndRound()
 	before := c.previous.byListener()
 	left, find := routes.NewSpace(c.cache, cfg.Clusters), newFinder(cfg)
-	now.criteria, now.proxied = criteriaSet{}, proxiedBy(cfg.Listeners)
+	now.criteria, now.proxied, now.tables = newCriteriaSet(), proxiedBy(cfg), []*cachedTable{}
 	for _, l := range cfg.Listeners {
 		t := before[l]
 		if t == nil || !t.serves(left, find, l) {
 			t = compileListener(left, find, l)
 		}
 		now.tables = append(now.tables, t)
-		now.criteria.join(t.criteria)
+		now.criteria.join(cfg.In(l.View), t.criteria)
 		now.notes = append(now.notes, t.notes...)
 		now.compiled = append(now.compiled, Listener{
 			View: l.View, Name: l.Name, Address: clusters.Unmapped(l.Address), Many: l.Many, PassesBy: t.table == nil, Bound: l.Bound,

@@ -16,9 +16,11 @@ type cachedTable struct {
 	// table is nil where connections are left alone.
 	table *tables.Table
 	notes []note.Note
-	// criteria are those of the listener's routes.
-	criteria criteriaSet
+	// criteria are those of the listener's routes, by the names of clusters.
+	criteria criteriaByName
 	taken    *routes.Taken
+	// scope is what names of clusters meant.
+	scope model.Scope
 	// proxied are the clusters that a listener without HTTP names, in its order; nil where there is no such cluster.
 	proxied []*model.Cluster
 }
@@ -34,12 +36,33 @@ func (b *build) byListener() map[*model.Listener]*cachedTable {
 
 // serves reports whether the table is what would be compiled of the listener now. Then it has taken its part of what is left.
 func (t *cachedTable) serves(left *routes.Space, find *finder, l *model.Listener) bool {
-	return slices.Equal(t.proxied, find.proxied(l)) && (t.table == nil || left.TakeAgain(t.taken))
+	if !slices.Equal(t.proxied, find.proxied(l)) {
+		return false
+	}
+	scope := find.cfg.In(l.View)
+	if t.table == nil {
+		return true
+	}
+	return t.means(scope) && left.TakeAgain(scope, t.taken)
+}
+
+// means reports whether all names of clusters that the table has a key for mean the same.
+func (t *cachedTable) means(scope model.Scope) bool {
+	if scope.SameAs(t.scope) {
+		return true
+	}
+	for key := range t.table.Clusters() {
+		if scope.Key(key.Name) != key {
+			return false
+		}
+	}
+	t.scope = scope
+	return true
 }
 
 func compileListener(left *routes.Space, find *finder, l *model.Listener) *cachedTable {
-	t := &cachedTable{criteria: criteriaOf(l), proxied: find.proxied(l)}
-	if l.PassesBy(find.cluster) {
+	t := &cachedTable{criteria: criteriaOf(l), proxied: find.proxied(l), scope: find.cfg.In(l.View)}
+	if l.PassesBy(find.of(l)) {
 		return t
 	}
 	left.Begin()
@@ -53,24 +76,30 @@ func compileTable(left *routes.Space, find *finder, l *model.Listener) (tables.T
 	if l.TCP != nil {
 		return compileTCP(left, where, find, l)
 	}
-	t, notes := routes.Compile(left, where, l.View, l.Routes)
+	t, notes := routes.Compile(left, where, find.cfg.In(l.View), l.Routes)
 	return t, append(notes, inspectionNotes(where, l)...)
 }
 
 // finder finds the clusters of a configuration.
 type finder struct {
-	clusters []*model.Cluster
+	cfg *model.Config
 	// byKey is made when the first one is looked for: most configurations have no listener without HTTP.
 	byKey map[model.ClusterKey]*model.Cluster
 }
 
-func newFinder(cfg *model.Config) *finder { return &finder{clusters: cfg.Clusters} }
+func newFinder(cfg *model.Config) *finder { return &finder{cfg: cfg} }
+
+// of finds the clusters of a listener's view by their names.
+func (f *finder) of(l *model.Listener) func(name string) *model.Cluster {
+	scope := f.cfg.In(l.View)
+	return func(name string) *model.Cluster { return f.cluster(scope.Key(name)) }
+}
 
 // cluster returns the cluster with that key, or nil.
 func (f *finder) cluster(key model.ClusterKey) *model.Cluster {
 	if f.byKey == nil {
-		f.byKey = make(map[model.ClusterKey]*model.Cluster, len(f.clusters))
-		for _, c := range f.clusters {
+		f.byKey = make(map[model.ClusterKey]*model.Cluster, len(f.cfg.Clusters))
+		for _, c := range f.cfg.Clusters {
 			f.byKey[c.Key()] = c
 		}
 	}
@@ -82,9 +111,9 @@ func (f *finder) proxied(l *model.Listener) []*model.Cluster {
 	if l.TCP == nil {
 		return nil
 	}
-	list := make([]*model.Cluster, len(l.TCP.Clusters))
+	list, cluster := make([]*model.Cluster, len(l.TCP.Clusters)), f.of(l)
 	for i := range list {
-		list[i] = f.cluster(l.View.Cluster(l.TCP.Clusters[i].Name))
+		list[i] = cluster(l.TCP.Clusters[i].Name)
 	}
 	return list
 }

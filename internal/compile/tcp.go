@@ -18,7 +18,7 @@ import (
 // compileTCP makes a table with one route for everything, which the connect programs look up (bpf/lib/plain.h).
 func compileTCP(left *routes.Space, where string, find *finder, l *model.Listener) (tables.Table, []note.Note) {
 	p := l.TCP
-	table, notes := routes.Compile(left, where, l.View, &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
+	table, notes := routes.Compile(left, where, find.cfg.In(l.View), &model.RouteTable{VirtualHosts: []*model.VirtualHost{{
 		Domains: []string{"*"},
 		Routes:  []*model.Route{{Path: matcher.PathMatch{Kind: matcher.PathPrefix, Value: "/"}, Clusters: p.Clusters}},
 	}}})
@@ -34,7 +34,7 @@ func compileTCP(left *routes.Space, where string, find *finder, l *model.Listene
 // to it. It gets all connections, as with otherFamily.
 func secured(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		c := find.cluster(l.View.Cluster(share.Name))
+		c := find.of(l)(share.Name)
 		if c == nil {
 			continue
 		}
@@ -52,7 +52,7 @@ func secured(find *finder, l *model.Listener) string {
 // were the daemon's, it would choose anew for each, and the others got more than their share.
 func otherFamily(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		cluster := find.cluster(l.View.Cluster(share.Name))
+		cluster := find.of(l)(share.Name)
 		if cluster == nil {
 			continue
 		}
@@ -76,7 +76,7 @@ func inspects(l *model.Listener) string {
 // followsClient names a cluster whose endpoint is another one for each connection, if there is one.
 func followsClient(find *finder, l *model.Listener) string {
 	for _, share := range l.TCP.Clusters {
-		if c := find.cluster(l.View.Cluster(share.Name)); c != nil && c.FollowsClient() {
+		if c := find.of(l)(share.Name); c != nil && c.FollowsClient() {
 			return fmt.Sprintf("cluster %s is wherever the client connected to", c.Name)
 		}
 	}

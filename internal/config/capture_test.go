@@ -59,7 +59,7 @@ func describeListeners(cfg *model.Config) []string {
 		if l.Inspection != nil {
 			what += " inspected"
 		}
-		if l.PassesBy(cfg.Cluster) {
+		if l.PassesBy(cfg.In(l.View).Cluster) {
 			what += " passes by"
 		}
 		out = append(out, fmt.Sprintf("%s: %s: %s", l.Name, l.Destinations(), what))

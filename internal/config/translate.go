@@ -188,7 +188,7 @@ func (t *translator) local(in *bootstrapv3.Bootstrap, cfg *model.Config) *model.
 	if name == "" {
 		return nil
 	}
-	c := cfg.Cluster(t.options.view.Cluster(name))
+	c := cfg.In(t.options.view).Cluster(name)
 	if c == nil {
 		t.p.Add(path, "there is no cluster %q, which Envoy refuses; add the one of this node and its like", name)
 		return nil

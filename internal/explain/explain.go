@@ -113,7 +113,7 @@ func Explain(s *State, q *Query) (*Answer, error) {
 	}
 	a.handTLS(&d)
 	possible, orNone := l.Routes.Possible(r)
-	a.addReasons(s.Notes, d.Verdict)
+	a.addReasons(scope, s.Notes, d.Verdict)
 	a.Disagreement = disagreement(scope, &d, possible, orNone)
 	a.addNotes(&d, trace.Route, possible)
 	return a, nil
@@ -171,9 +171,9 @@ func (a *Answer) addAction(s *State, v model.View, route *model.Route, r *matche
 		if c.Name == "" {
 			continue
 		}
-		endpoints, err := s.Endpoints(v.Cluster(c.Name))
+		endpoints, err := s.Endpoints(scope.Key(c.Name))
 		if err != nil {
-			return fmt.Errorf("%s: %w", v.Cluster(c.Name), err)
+			return fmt.Errorf("%s: %w", model.ClusterKey{View: v.Name, Name: c.Name}, err)
 		}
 		a.addEndpoints(scope.Cluster(c.Name), c.Subset, endpoints)
 		a.addLeftOut(scope.Cluster(c.Name))
@@ -292,9 +292,9 @@ func (a *Answer) handTLS(d *Decision) {
 
 // addReasons says what the compiler knows of a hand-over: the first route that the kernel cannot decide, and where
 // that does not tell, what was noted about the whole table.
-func (a *Answer) addReasons(notes []note.Note, v maps.Verdict) {
+func (a *Answer) addReasons(scope model.Scope, notes []note.Note, v maps.Verdict) {
 	if v == maps.HandoverClusterSlow {
-		a.addClusterReasons(notes)
+		a.addClusterReasons(scope, notes)
 		return
 	}
 	if v != maps.HandoverRouteSlow && v != maps.HandoverTableSlow {
@@ -313,12 +313,15 @@ func (a *Answer) addReasons(notes []note.Note, v maps.Verdict) {
 	}
 }
 
-func (a *Answer) addClusterReasons(notes []note.Note) {
+func (a *Answer) addClusterReasons(scope model.Scope, notes []note.Note) {
 	if a.Action == nil {
 		return
 	}
 	for _, n := range notes {
-		isOf := func(c Cluster) bool { return n.Where == a.view.Cluster(c.Name).String() }
+		isOf := func(c Cluster) bool {
+			m := scope.Cluster(c.Name)
+			return m != nil && n.Where == m.Called()
+		}
 		if slices.ContainsFunc(a.Action.Clusters, isOf) {
 			a.Kernel.Reasons = append(a.Kernel.Reasons, n.String())
 		}

@@ -48,7 +48,9 @@ func decideByTable(t *tables.Table, r *matcher.Request) Decision {
 	}
 	route, verdict := t.Route(r)
 	if d.Verdict = verdict; verdict == maps.VerdictOk {
-		d.Cluster, d.Criteria = t.ClusterOf(route, r.Draw)
+		var key model.ClusterKey
+		key, d.Criteria = t.ClusterOf(route, r.Draw)
+		d.Cluster = key.Name
 		d.Timeout = max(route.Timeout, 0)
 	}
 	return d

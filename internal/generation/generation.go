@@ -104,6 +104,9 @@ func versionOf(cfg *model.Config) string {
 // Cluster returns the cluster with that key, or nil.
 func (g *Generation) Cluster(key model.ClusterKey) *model.Cluster { return g.clusters[key] }
 
+// Key is that of the cluster that a view calls so, if there is one.
+func (g *Generation) Key(v model.View, name string) model.ClusterKey { return g.config.In(v).Key(name) }
+
 // clustersByKey finds the clusters of a configuration. Readers may still use what was before.
 func clustersByKey(before *Generation, cfg *model.Config) map[model.ClusterKey]*model.Cluster {
 	changed := model.ChangeOf(before.config.Clusters, cfg.Clusters)

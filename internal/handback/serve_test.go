@@ -38,6 +38,10 @@ func (justTCP) HasListener(string) bool { return true }
 
 func (justTCP) View(string) model.View { return model.View{} }
 
+func (justTCP) Key(v model.View, name string) model.ClusterKey {
+	return new(model.Config).In(v).Key(name)
+}
+
 func (justTCP) Cluster(key model.ClusterKey) *model.Cluster { return &model.Cluster{Name: key.Name} }
 
 func TestClientsAreServedFromTheirWorkload(t *testing.T) {

@@ -61,6 +61,13 @@ func NewCheck(config *model.HealthCheck, healthy bool) *Check {
 	return &Check{config: config, healthy: healthy, checked: healthy}
 }
 
+// TakeOver has the check begin with what another one has found, by its own rules.
+func (c *Check) TakeOver(from *Check) {
+	config := c.config
+	*c = *from
+	c.config = config
+}
+
 // Configure changes the rules.
 func (c *Check) Configure(config *model.HealthCheck) { c.config = config }
 

@@ -86,6 +86,19 @@ func (d *Detector) SetEndpoints(endpoints []uint32) {
 	}
 }
 
+// TakeOver has an endpoint begin with what another detector knows of it, by another number.
+func (d *Detector) TakeOver(endpoint uint32, from *Detector, number uint32) {
+	h, known := d.at[endpoint], from.at[number]
+	if h == nil || known == nil || h.ejected {
+		return
+	}
+	*h = *known
+	h.endpoint = endpoint
+	if h.ejected {
+		d.stats.Active++
+	}
+}
+
 // Configure changes the rules; ejections that are under way end by the new ones.
 func (d *Detector) Configure(config model.OutlierDetection) { d.config = config }
 

@@ -165,7 +165,7 @@ func healthOf(endpoint uint32, c *health.Check) reconcile.HealthChange {
 
 // logCheck logs changes, first failures, and what the configuration asks for.
 func (mgr *Manager) logCheck(m *member, c *health.Check, config *model.HealthCheck, r health.Result, err error, first bool, v health.Verdict) {
-	log := mgr.cfg.Logger.With("cluster", m.cluster.key.Name, "view", logging.NonZero(m.cluster.key.View), "endpoint", m.address)
+	log := mgr.cfg.Logger.With("cluster", m.cluster.key.Name, "view", logging.NonZero(m.cluster.views), "endpoint", m.address)
 	switch {
 	case v.Changed && c.Healthy():
 		log.Info("endpoint is healthy", "degraded", logging.NonZero(c.Degraded()))

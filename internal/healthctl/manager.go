@@ -59,6 +59,8 @@ type Manager struct {
 type watched struct {
 	view model.View
 	key  model.ClusterKey
+	// views are the names of those that have the cluster, for the log; empty: the shared one alone.
+	views string
 	// detector is nil without outlier_detection; it is to be woken at due.
 	detector *health.Detector
 	due      time.Time
@@ -85,6 +87,8 @@ type member struct {
 	slow atomic.Uint64
 	// prober is nil for endpoints without active checks.
 	prober *prober
+	// isNew: nothing is known of it but its flags. Guarded by Manager.mu.
+	isNew bool
 }
 
 // tally counts results until the detector takes them.
@@ -123,9 +127,10 @@ func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster mo
 		stays[c.Key()] = true
 		w := mgr.watched[c.Key()]
 		if w == nil {
-			w = &watched{view: c.View, key: c.Key()}
+			w = &watched{key: c.Key()}
 			mgr.watched[c.Key()] = w
 		}
+		w.view, w.views = c.View, viewsOf(c)
 		before := w.members
 		mgr.applyClusterLocked(w, c, endpointsOf(c.Key()))
 		forget(edit, before)
@@ -175,7 +180,7 @@ func (mgr *Manager) applyClusterLocked(w *watched, c *model.Cluster, entries []*
 	for _, e := range entries {
 		m := before[e.Index]
 		if m == nil || m.address != e.Address {
-			m = &member{cluster: w, index: e.Index, address: e.Address}
+			m = &member{cluster: w, index: e.Index, address: e.Address, isNew: true}
 			m.seen = mgr.traffic.of(mgr.cfg.Shared, e.Index)
 		} else {
 			delete(before, e.Index)
@@ -187,6 +192,16 @@ func (mgr *Manager) applyClusterLocked(w *watched, c *model.Cluster, entries []*
 	}
 	mgr.detectLocked(w, c.Outlier)
 	mgr.probeLocked(w, c.HealthCheck, sources)
+	if c.Common != nil {
+		mgr.takeOverLocked(w, mgr.watched[c.Common.From])
+	}
+}
+
+func viewsOf(c *model.Cluster) string {
+	if views := c.SeenIn(); len(views) > 1 || views[0] != "" {
+		return model.ViewsText(views)
+	}
+	return ""
 }
 
 // forgetLocked ends the watch over a cluster. One that is still there has healthy endpoints from now on.

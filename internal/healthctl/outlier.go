@@ -300,8 +300,8 @@ func (mgr *Manager) changeLocked(w *watched, ejections []health.Ejection) {
 func (mgr *Manager) logLocked(w *watched, e health.Ejection) {
 	address := mgr.member(e.Endpoint).address
 	if e.Ejected {
-		mgr.cfg.Logger.Warn("endpoint is ejected", "cluster", w.key.Name, "view", logging.NonZero(w.key.View), "endpoint", address, "reason", e.Reason, "for", e.Time)
+		mgr.cfg.Logger.Warn("endpoint is ejected", "cluster", w.key.Name, "view", logging.NonZero(w.views), "endpoint", address, "reason", e.Reason, "for", e.Time)
 		return
 	}
-	mgr.cfg.Logger.Info("endpoint returns", "cluster", w.key.Name, "view", logging.NonZero(w.key.View), "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
+	mgr.cfg.Logger.Info("endpoint returns", "cluster", w.key.Name, "view", logging.NonZero(w.views), "endpoint", address, "ejected_for", e.Time.Round(time.Millisecond))
 }

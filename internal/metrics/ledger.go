@@ -77,6 +77,8 @@ func (e *Endpoint) identity() identity { return identity{e.Index, e.Address} }
 
 // account is the ledger's page of one cluster.
 type account struct {
+	// views have the cluster.
+	views     []string
 	endpoints map[identity]*meter
 	// left is the sum of the endpoints that have left the cluster.
 	left fast
@@ -130,13 +132,20 @@ func (l *ledger) observeClusters(clusters []Cluster) {
 	present := make(map[model.ClusterKey]bool, len(clusters))
 	for i := range clusters {
 		present[clusters[i].Key] = true
-		l.account(clusters[i].Key).observe(clusters[i].Endpoints)
+		a := l.account(clusters[i].Key)
+		a.observe(clusters[i].Endpoints)
+		a.views = clusters[i].seenIn()
 	}
 	for key, a := range l.clusters {
-		if !present[key] {
-			l.left.add(a.total())
-			delete(l.clusters, key)
+		if present[key] {
+			continue
 		}
+		sum := &l.left
+		if heir := heirOf(key.Name, a.views, clusters); heir != nil {
+			sum = &l.account(heir.Key).left
+		}
+		sum.add(a.total())
+		delete(l.clusters, key)
 	}
 }
 

@@ -61,6 +61,8 @@ type slowCluster struct {
 	cancelled uint64
 	responses [statusClasses]uint64
 	endpoints map[netip.AddrPort]slowEndpoint
+	// views have the cluster.
+	views []string
 }
 
 // slowEndpoint counts the slow path's requests of one endpoint. Those that are
@@ -164,13 +166,36 @@ func (r *Recorder) prune(clusters []Cluster) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for i := range clusters {
+		if c := r.clusters[clusters[i].Key]; c != nil {
+			c.views = clusters[i].seenIn()
+		}
+	}
 	for key, c := range r.clusters {
 		endpoints, ok := known[key]
 		if !ok {
+			r.bequeath(c, heirOf(key.Name, c.views, clusters))
 			delete(r.clusters, key)
 			continue
 		}
 		maps.DeleteFunc(c.endpoints, func(a netip.AddrPort, _ slowEndpoint) bool { return !endpoints[a] })
+	}
+}
+
+// bequeath adds what was counted of a cluster that goes to that of the one that has taken its place for some view, if there is one. Needs mu.
+func (r *Recorder) bequeath(c *slowCluster, heir *Cluster) {
+	if heir == nil {
+		return
+	}
+	to := r.clusters[heir.Key]
+	if to == nil {
+		to = &slowCluster{endpoints: map[netip.AddrPort]slowEndpoint{}, views: heir.seenIn()}
+		r.clusters[heir.Key] = to
+	}
+	to.requests += c.requests
+	to.cancelled += c.cancelled
+	for i := range c.responses {
+		to.responses[i] += c.responses[i]
 	}
 }
 

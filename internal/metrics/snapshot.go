@@ -109,9 +109,12 @@ type Bytes struct {
 
 // ClusterSnapshot is a cluster's part of a Snapshot, both paths together.
 type ClusterSnapshot struct {
-	// View has the cluster; empty: the shared one has.
-	View string `json:"view,omitempty"`
-	Name string `json:"name"`
+	// View has the cluster; empty: the shared one has, or several Views have it together.
+	View  string   `json:"view,omitempty"`
+	Views []string `json:"views,omitempty"`
+	// Shared is its key where views share it, or have; otherwise View and Name are.
+	Shared model.ClusterKey `json:"-"`
+	Name   string           `json:"name"`
 	// StatName is its name in Envoy's statistics; empty: Name is.
 	StatName string `json:"statName,omitempty"`
 	// Requests sent to endpoints.
@@ -230,7 +233,18 @@ func (s *Snapshot) countGuards(l *ledger) {
 
 // Key tells the cluster from those of all views.
 func (c *ClusterSnapshot) Key() model.ClusterKey {
+	if c.Shared != (model.ClusterKey{}) {
+		return c.Shared
+	}
 	return model.ClusterKey{View: c.View, Name: c.Name}
+}
+
+// SeenIn are the names of the views that have the cluster; the shared one's is empty.
+func (c *ClusterSnapshot) SeenIn() []string {
+	if c.Views != nil {
+		return c.Views
+	}
+	return []string{c.View}
 }
 
 // ObservedAs is the cluster's name in Envoy's statistics.
@@ -252,6 +266,12 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		LeftOut:   c.LeftOut,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),
+	}
+	if c.Views != nil {
+		s.Shared = c.Key
+		if s.View, s.Views = c.Views[0], nil; len(c.Views) > 1 {
+			s.View, s.Views = "", c.Views
+		}
 	}
 	for i := range s.Responses {
 		s.Responses[i] = kernel.responses[i] + slow.responses[i]

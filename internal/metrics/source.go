@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +86,8 @@ type SlowWork struct {
 // Cluster is a cluster and its live state.
 type Cluster struct {
 	Key model.ClusterKey
+	// Views are the names of the views that have the cluster; nil: that of Key has.
+	Views []string
 	// StatName is its name in Envoy's statistics; empty: that of Key is.
 	StatName string
 	// Health are Envoy's statistics of outlier detection and health checks, by their names below cluster.<name>.
@@ -98,6 +101,25 @@ type Cluster struct {
 	// Endpoints of the configuration in its order, followed by those that have left
 	// it but still hold a lease. An address that left and came back may be in both.
 	Endpoints []Endpoint
+}
+
+// seenIn are the names of the views that have the cluster; the shared one's is empty.
+func (c *Cluster) seenIn() []string {
+	if c.Views != nil {
+		return c.Views
+	}
+	return []string{c.Key.View}
+}
+
+// heirOf is the cluster that views have which had another one of its name before: they share it now, or have ceased to. Nil: there is no such cluster.
+func heirOf(name string, views []string, clusters []Cluster) *Cluster {
+	for i := range clusters {
+		c := &clusters[i]
+		if c.Key.Name == name && slices.ContainsFunc(c.seenIn(), func(v string) bool { return slices.Contains(views, v) }) {
+			return c
+		}
+	}
+	return nil
 }
 
 // Endpoint is an endpoint and its live state.

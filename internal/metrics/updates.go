@@ -28,6 +28,19 @@ func (u *Updates) add(other *Updates) {
 	}
 }
 
+// With is the sum of both; nil stands for none.
+func (u *Updates) With(other *Updates) *Updates {
+	switch {
+	case other == nil:
+		return u
+	case u == nil:
+		return other
+	}
+	sum := *u
+	sum.add(other)
+	return &sum
+}
+
 // Subscription is one of a route table or of a secret.
 type Subscription struct {
 	// Prefix is the stat_prefix of the listener that has the table; empty for a secret.

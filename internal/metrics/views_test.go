@@ -116,3 +116,37 @@ func TestClustersOfViewsWithOneNameHaveTheirSeriesOnce(t *testing.T) {
 		seen[stat.Name] = true
 	}
 }
+
+// The counts of a cluster that views have left for another one of its name go on there: no sum becomes smaller.
+func TestCountsOfAClusterThatViewsLeaveGoOn(t *testing.T) {
+	requests := maps.Endpoint{Weight: 1, Traffic: maps.Traffic{Requests: 10}}
+	shop := Cluster{Key: model.ClusterKey{View: "shop", Name: "web"}, Views: []string{"shop"}, Endpoints: []Endpoint{{Index: 1, Address: first, Weight: 1, State: requests}}}
+	bank := Cluster{Key: model.ClusterKey{View: "bank", Name: "web"}, Views: []string{"bank"}, Endpoints: []Endpoint{{Index: 2, Address: first, Weight: 1, State: requests}}}
+	other := Cluster{Key: model.ClusterKey{View: "other", Name: "web"}, Views: []string{"other"}}
+	s, recorder := &state{clusters: []Cluster{shop, bank, other}}, NewRecorder()
+	recorder.Record(Request{Cluster: shop.Key, Endpoint: first, Status: 200, Flag: "-"})
+	recorder.Record(Request{Cluster: bank.Key, Endpoint: first, Status: 200, Flag: "-"})
+	c := NewCollector(s, recorder)
+	sums := func() map[string]uint64 {
+		got, err := c.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]uint64{}
+		for i := range got.Clusters {
+			out[got.Clusters[i].Key().View] = got.Clusters[i].Requests
+		}
+		return out
+	}
+	if got := sums(); got["shop"] != 11 || got["bank"] != 11 {
+		t.Fatalf("requests %v", got)
+	}
+	both := bank
+	both.Views = []string{"bank", "shop"}
+	s.clusters = []Cluster{both, other}
+	for range 2 {
+		if got := sums(); got["bank"] != 22 || got["other"] != 0 {
+			t.Errorf("requests %v, want 22 of the cluster that both have now", got)
+		}
+	}
+}

@@ -4,7 +4,9 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -21,9 +23,10 @@ const (
 
 // Cluster is a set of endpoints that serve the same thing.
 type Cluster struct {
-	// View has the cluster, and Name is unique in it.
-	View View
-	Name string
+	// View has the cluster, and Name is unique in it. Common is set where other views have it too, or had it first.
+	View   View
+	Common *Common `json:",omitempty"`
+	Name   string
 	// StatName names it in Envoy's statistics and in %UPSTREAM_CLUSTER% (Cluster.alt_stat_name); empty: Name does.
 	StatName  string
 	Policy    Policy
@@ -74,8 +77,41 @@ type Cluster struct {
 	Sockets []*UpstreamTLS
 }
 
+// Common is what there is to say of a cluster that several views may have. It is never changed.
+type Common struct {
+	Key ClusterKey
+	// Views are the names of the views that have the cluster, in their order; the shared one's is empty.
+	Views []string
+	// From is the cluster that these views had before, which others have still, if there is one: what is known of an endpoint there holds here.
+	From ClusterKey
+}
+
 // Key tells it from the clusters of all views.
-func (c *Cluster) Key() ClusterKey { return c.View.Cluster(c.Name) }
+func (c *Cluster) Key() ClusterKey {
+	if c.Common != nil {
+		return c.Common.Key
+	}
+	return ClusterKey{View: c.View.Name, Name: c.Name}
+}
+
+// SeenIn are the names of the views that have the cluster; the shared one's is empty.
+func (c *Cluster) SeenIn() []string {
+	if c.Common != nil {
+		return c.Common.Views
+	}
+	return []string{c.View.Name}
+}
+
+// IsSeenIn reports whether a view has the cluster.
+func (c *Cluster) IsSeenIn(view string) bool { return slices.Contains(c.SeenIn(), view) }
+
+// Called is how notes call the cluster.
+func (c *Cluster) Called() string {
+	if views := c.SeenIn(); len(views) != 1 {
+		return fmt.Sprintf("cluster %q of views %s", c.Name, ViewsText(views))
+	}
+	return ClusterKey{View: c.SeenIn()[0], Name: c.Name}.String()
+}
 
 // ObservedAs is the name by which statistics and %UPSTREAM_CLUSTER% know the cluster.
 func (c *Cluster) ObservedAs() string { return cmp.Or(c.StatName, c.Name) }

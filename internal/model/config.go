@@ -12,6 +12,8 @@ type Config struct {
 	Listeners []*Listener
 	// Clusters in the order of the source; keys are unique.
 	Clusters []*Cluster
+	// Names are what clusters are called in views, by the names of the views; see Scope.
+	Names map[string]*Names `json:",omitempty"`
 	// MaxConnections bounds the connections to bound sockets that are open at one time; 0 is no limit
 	// (DownstreamConnectionsConfig.max_active_downstream_connections).
 	MaxConnections uint64
@@ -70,14 +72,14 @@ func (c *Config) PlainClusters() map[ClusterKey]bool {
 	for _, l := range c.Listeners {
 		for _, p := range l.Proxies() {
 			for _, share := range p.Clusters {
-				plain[l.View.Cluster(share.Name)] = true
+				plain[c.In(l.View).Key(share.Name)] = true
 			}
 		}
 	}
 	if len(plain) > 0 {
 		c.eachRoute(func(v View, r *Route) {
 			for _, share := range r.Clusters {
-				delete(plain, v.Cluster(share.Name))
+				delete(plain, c.In(v).Key(share.Name))
 			}
 		})
 	}
@@ -97,7 +99,7 @@ func (c *Config) eachRoute(f func(View, *Route)) {
 // TimedByCluster reports whether a cluster of a view's route limits how long a request may take.
 func (c *Config) TimedByCluster(v View, r *Route) bool {
 	return r.anyShare(func(share *WeightedCluster) bool {
-		cl := c.Cluster(v.Cluster(share.Name))
+		cl := c.In(v).Cluster(share.Name)
 		return cl != nil && cl.MaxDuration > 0
 	})
 }

@@ -81,13 +81,13 @@ func (l *Listener) Destinations() string {
 	return fmt.Sprintf("%s, port %d", l.Many, l.Address.Port())
 }
 
-// PassesBy reports whether the connections go where they would go without the listener, so that nobody has to take them. find is Config.Cluster.
-func (l *Listener) PassesBy(find func(ClusterKey) *Cluster) bool {
+// PassesBy reports whether the connections go where they would go without the listener, so that nobody has to take them. find finds the clusters of its view.
+func (l *Listener) PassesBy(find func(name string) *Cluster) bool {
 	if l.TCP == nil || l.Inspection != nil || !l.Many.IsValid() || l.TCP.InUserSpace() != "" {
 		return false
 	}
 	for _, share := range l.TCP.Clusters {
-		cluster := find(l.View.Cluster(share.Name))
+		cluster := find(share.Name)
 		if cluster == nil || !cluster.FollowsClient() || cluster.OriginalPort != 0 {
 			return false
 		}

@@ -259,7 +259,10 @@ func start(ctx context.Context, o Options, boot *bootstraps) (*Node, error) {
 func (n *Node) newSource(b *bootstraps) *source.Sources {
 	return source.NewSources(source.Config{
 		Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
-		Cluster: func(key model.ClusterKey) *model.Cluster { return n.activator.Generation().Cluster(key) },
+		Cluster: func(v model.View, name string) *model.Cluster {
+			now := n.activator.Generation()
+			return now.Cluster(now.Key(v, name))
+		},
 	}, b.shared, b.others...)
 }
 

@@ -345,3 +345,42 @@ func TestHealthOfNodesDecidesOverOtherClusters(t *testing.T) {
 		})
 	}
 }
+
+// A cluster that some views leave another one for begins with the health of its endpoints there: none that was healthy becomes unhealthy until it is checked.
+func TestAClusterThatViewsLeaveForTakesItsHealthAlong(t *testing.T) {
+	g := newRig(t)
+	checked := func(key model.ClusterKey, from model.ClusterKey, ports ...int) *model.Cluster {
+		c := &model.Cluster{Name: "web", HealthCheck: &model.HealthCheck{}, Outlier: &model.OutlierDetection{}, Common: &model.Common{Key: key, Views: []string{key.View}, From: from}}
+		for _, p := range ports {
+			c.Endpoints = append(c.Endpoints, endpointOn(p, 1))
+		}
+		return c
+	}
+	flagsOf := func(view string) map[int]maps.EndpointFlags {
+		out := map[int]maps.EndpointFlags{}
+		for _, e := range g.r.Endpoints() {
+			if e.Cluster.View == view {
+				out[int(e.Address.Port())] = maps.EndpointFlags(g.kernel.sh.Endpoints[e.Index].Flags)
+			}
+		}
+		return out
+	}
+	all := checked(model.SharedCluster("web"), model.ClusterKey{}, 9000, 9001, 9002)
+	g.mustApply(&model.Config{Clusters: []*model.Cluster{all}})
+	g.mustSetHealth(9000, 0, maps.EndpointUnhealthy)
+	g.mustSetHealth(9001, maps.EndpointEjected, maps.EndpointUnhealthy)
+
+	own := checked(model.ClusterKey{View: "shop", Name: "web"}, all.Key(), 9000, 9001, 9002, 9003)
+	g.mustApply(&model.Config{Clusters: []*model.Cluster{all, own}})
+	want := map[int]maps.EndpointFlags{9000: 0, 9001: maps.EndpointEjected, 9002: maps.EndpointUnhealthy, 9003: maps.EndpointUnhealthy}
+	if diff := cmp.Diff(want, flagsOf("shop")); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+
+	// What the new one does not ask about it does not take over: no check would ever clear it.
+	bare := &model.Cluster{Name: "web", Endpoints: own.Endpoints, Common: &model.Common{Key: model.ClusterKey{View: "bank", Name: "web"}, Views: []string{"bank"}, From: all.Key()}}
+	g.mustApply(&model.Config{Clusters: []*model.Cluster{all, own, bare}})
+	if diff := cmp.Diff(map[int]maps.EndpointFlags{9000: 0, 9001: 0, 9002: 0, 9003: 0}, flagsOf("bank")); diff != "" {
+		t.Errorf("flags without checks (-want +got):\n%s", diff)
+	}
+}

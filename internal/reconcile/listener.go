@@ -51,7 +51,7 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 		if known != nil {
 			live = known.live
 		}
-		d, err := r.routes.NewDraft(l.Key(), l.View, live, l.Table)
+		d, err := r.routes.NewDraft(l.Key(), live, l.Table)
 		if err == nil {
 			drafts[i], err = d, d.Prepare()
 		}

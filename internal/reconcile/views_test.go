@@ -3,17 +3,20 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/xlb-project/xlb/internal/compile"
 	compiled "github.com/xlb-project/xlb/internal/compile/clusters"
 	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/merge"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
 )
@@ -47,17 +50,41 @@ func seenBy(v model.View, cfg *model.Config) *model.Config {
 	return out
 }
 
-// together is what source makes of the configurations of all views.
-func together(parts []*model.Config) *model.Config {
+// likeAnother is a configuration as another view's, which says the same.
+func likeAnother(v model.View, cfg *model.Config) *model.Config {
 	out := &model.Config{}
-	for _, p := range parts {
-		out.Listeners, out.Clusters = append(out.Listeners, p.Listeners...), append(out.Clusters, p.Clusters...)
+	for _, l := range cfg.Listeners {
+		of := *l
+		of.View = v
+		out.Listeners = append(out.Listeners, &of)
+	}
+	for _, c := range cfg.Clusters {
+		of := *c
+		of.View, of.Endpoints = v, slices.Clone(c.Endpoints)
+		out.Clusters = append(out.Clusters, &of)
 	}
 	return out
 }
 
+// distinct counts the clusters of all views, equal ones once.
+func distinct(parts []*model.Config) int {
+	seen := map[string]bool{}
+	for _, p := range parts {
+		for _, c := range p.Clusters {
+			of := *c
+			of.View = model.View{}
+			text, err := json.Marshal(&of)
+			if err != nil {
+				panic(err)
+			}
+			seen[string(text)] = true
+		}
+	}
+	return len(seen)
+}
+
 // differsFrom says how what a view's workloads find in the maps differs from what its configuration says, as if it were alone; "" is in no way.
-func (g *rig) differsFrom(v model.View, cfg *model.Config, requests []*matcher.Request) string {
+func (g *rig) differsFrom(merged *model.Config, v model.View, cfg *model.Config, requests []*matcher.Request) string {
 	for port := 80; port < 83; port++ {
 		key := maps.KeyOf(address(port))
 		key.View = v.Number
@@ -70,7 +97,7 @@ func (g *rig) differsFrom(v model.View, cfg *model.Config, requests []*matcher.R
 			continue
 		}
 		for n, r := range requests {
-			if why := g.agreesIn(v, cfg, l, r, g.kernel.route(number, r, uint32(n)), uint32(n)); why != "" {
+			if why := g.agreesIn(merged.In(v), cfg, l, r, g.kernel.route(number, r, uint32(n)), uint32(n)); why != "" {
 				return fmt.Sprintf("port %d, %q %q: %s", port, r.Authority, r.Path, why)
 			}
 		}
@@ -79,7 +106,7 @@ func (g *rig) differsFrom(v model.View, cfg *model.Config, requests []*matcher.R
 }
 
 // agreesIn compares a decision, and the endpoints that it leads to, with the routes and clusters of a view.
-func (g *rig) agreesIn(v model.View, cfg *model.Config, l *model.Listener, r *matcher.Request, got routing, draw uint32) string {
+func (g *rig) agreesIn(scope model.Scope, cfg *model.Config, l *model.Listener, r *matcher.Request, got routing, draw uint32) string {
 	want := l.Routes.Match(r)
 	if want == nil {
 		return g.agreeWith(nil, got, draw)
@@ -88,7 +115,7 @@ func (g *rig) agreesIn(v model.View, cfg *model.Config, l *model.Listener, r *ma
 	if got.verdict != maps.VerdictOk {
 		return fmt.Sprintf("%s, want %s", maps.VerdictName(got.verdict), share.Name)
 	}
-	key := v.Cluster(share.Name)
+	key := scope.Key(share.Name)
 	at := map[uint32]netip.AddrPort{}
 	for _, e := range g.r.clusters.Endpoints() {
 		if e.Cluster == key {
@@ -142,25 +169,44 @@ func scheduleOf(cfg *model.Config, name string, criteria model.Metadata) (list [
 	return list
 }
 
-// Views whose names and addresses are the same, and of which one after another changes, each find in the maps what their own configuration says, also where
+// Views whose names and addresses are the same, some of which are the same altogether, and of which one after another changes, each find in the maps what their own configuration says, also where
 // a change fails half way: then the one that changes has its old configuration or its new one, listener by listener, and no other has changed.
 func TestEachViewIsServedAsIfItWereAlone(t *testing.T) {
 	const views = 4
 	w := randomWorld(t)
-	failures := 0
+	failures, shared := 0, 0
 	for range 12 {
 		sizes := testSizes
 		sizes.Endpoints, sizes.Clusters, sizes.Groups, sizes.RouteTables, sizes.VHosts = 1024, 256, 1024, 256, 1024
 		g, compiler := newRigOf(t, sizes), compile.NewCompiler()
+		// No view waits for another: each says what it has.
+		merger := merge.New(0)
 		var parts []*model.Config
 		for i := range views {
 			parts = append(parts, seenBy(viewNumber(i), w.config()))
+			if i > 0 && w.IntN(2) == 0 {
+				parts[i] = likeAnother(viewNumber(i), parts[i-1])
+			}
 		}
+		now := merger.Merge(parts, time.Unix(1, 0))
+		merger.Accept(now)
 		for step := range 40 {
 			changed := w.IntN(views)
 			next := slices.Clone(parts)
 			next[changed] = w.stepOf(viewNumber(changed), parts[changed])
-			image, _ := compiler.Compile(together(next))
+			if w.IntN(3) == 0 {
+				next[changed] = likeAnother(viewNumber(changed), parts[w.IntN(views)])
+			}
+			before := now
+			now = merger.Merge(next, time.Unix(1, 0))
+			for i := range views {
+				for _, c := range parts[i].Clusters {
+					if v := viewNumber(i); i != changed && now.Config.In(v).Key(c.Name) != before.Config.In(v).Key(c.Name) {
+						t.Fatalf("step %d: a change of view %d makes another cluster of %q of view %d", step, changed, c.Name, i)
+					}
+				}
+			}
+			image, _ := compiler.Compile(now.Config)
 			if left := w.IntN(60); step > 0 && w.IntN(3) == 0 {
 				g.fail = func() bool { left--; return left < 0 }
 			}
@@ -174,7 +220,7 @@ func TestEachViewIsServedAsIfItWereAlone(t *testing.T) {
 				if i == changed && err != nil {
 					continue
 				}
-				if why := g.differsFrom(viewNumber(i), next[i], requests); why != "" {
+				if why := g.differsFrom(now.Config, viewNumber(i), next[i], requests); why != "" {
 					t.Fatalf("step %d, view %d has changed (err %v): view %d is not served by its own configuration: %s", step, changed, err, i, why)
 				}
 			}
@@ -183,27 +229,37 @@ func TestEachViewIsServedAsIfItWereAlone(t *testing.T) {
 				if w.IntN(2) == 0 {
 					// The one before is put in force again, or else what comes next.
 					next = parts
-					image, _ = compiler.Compile(together(next))
+					now = merger.Merge(next, time.Unix(1, 0))
+					image, _ = compiler.Compile(now.Config)
 				}
 				if err := g.r.Switch(image); err != nil {
 					t.Fatal(err)
 				}
 			}
 			parts = next
+			merger.Accept(now)
+			if got, want := len(now.Config.Clusters), distinct(parts); got != want {
+				t.Fatalf("step %d: %d clusters, want one for each of %d that differ", step, got, want)
+			}
+			for _, c := range now.Config.Clusters {
+				if len(c.SeenIn()) > 1 {
+					shared++
+				}
+			}
 			w.release(g)
 			if err := g.r.Reclaim(); err != nil {
 				t.Fatal(err)
 			}
 			for i := range views {
-				if why := g.differsFrom(viewNumber(i), parts[i], requests); why != "" {
+				if why := g.differsFrom(now.Config, viewNumber(i), parts[i], requests); why != "" {
 					t.Fatalf("step %d, behind a change of view %d: view %d is not served by its own configuration: %s", step, changed, i, why)
 				}
 			}
 		}
-		g.requireNothingLeft(together(parts))
+		g.requireNothingLeft(now.Config)
 	}
-	if failures < 10 {
-		t.Errorf("%d changes have failed, want more", failures)
+	if failures < 10 || shared < 500 {
+		t.Errorf("%d changes have failed, %d clusters were shared, want more", failures, shared)
 	}
 }
 

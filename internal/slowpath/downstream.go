@@ -87,7 +87,7 @@ func (d *downstream) goByLatest() {
 
 // clusterNamed is the one that the listener's view calls so, in the configuration that the request goes by at this moment; nil: there is no such cluster.
 func (d *downstream) clusterNamed(name string) *model.Cluster {
-	return d.active.Cluster(d.sees.Cluster(name))
+	return d.active.Cluster(d.active.Key(d.sees, name))
 }
 
 func (d *downstream) release() {

@@ -134,13 +134,13 @@ func (x *exchange) run(ctx context.Context) (bool, error) {
 		claim.unused()
 		return answer()
 	}
-	if share := claim.share(x.sees, x.Route, x.Share); share != nil {
+	if share := claim.share(x.active.Key(x.sees, claim.name()), x.Route, x.Share); share != nil {
 		x.Share, x.Target = share, claim.Cluster.Name
 	} else {
 		claim.unused()
 		claim = nil
 	}
-	x.cluster = x.sees.Cluster(x.Target)
+	x.cluster = x.active.Key(x.sees, x.Target)
 	x.to = x.active.Cluster(x.cluster)
 	if x.to == nil {
 		claim.unused()
@@ -239,13 +239,25 @@ func (x *exchange) goBy(active Configuration) { x.active = active }
 // letGo keeps of the configuration what the request has found there, and nothing else. A response, or a tunnel, may last for hours, and a configuration that
 // was replaced long ago takes 1 MB of memory for 10,000 clusters. Of the head it keeps what was read.
 func (x *exchange) letGo() {
-	x.goBy(found{x.table(), x.to})
+	x.goBy(found{x.table(), x.sees, x.to})
 	x.headMemory.sentOn()
 }
 
-// clusterHasGone reports that the configuration in force does not have the request's cluster any more. An attempt takes its time: one that follows must not
+// clusterHasGone reports that the configuration in force does not have the request's cluster any more. If the view means another one by its name, because it
+// shares it with other views or has ceased to, the request goes there. An attempt takes its time: one that follows must not
 // reach an endpoint that has been removed since the request came.
-func (x *exchange) clusterHasGone() bool { return x.proxy.config.Active().Cluster(x.cluster) == nil }
+func (x *exchange) clusterHasGone() bool {
+	now := x.proxy.config.Active()
+	key := now.Key(x.sees, x.Target)
+	cluster := now.Cluster(key)
+	if cluster == nil {
+		return true
+	}
+	if key != x.cluster {
+		x.cluster, x.to = key, cluster
+	}
+	return false
+}
 
 // beginBody tells the client to send its body, as Envoy does, without asking
 // the endpoint; and arms the route's timeout. A CONNECT has none: it counts from

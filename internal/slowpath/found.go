@@ -10,6 +10,7 @@ import (
 // found is what a request has found in a configuration. It implements Configuration for the rest of the request.
 type found struct {
 	table   *model.RouteTable // nil: none
+	view    model.View
 	cluster *model.Cluster
 }
 
@@ -33,7 +34,15 @@ func (found) Inspection(string) *model.Inspection { return nil }
 func (found) HasListener(string) bool { return true }
 
 // View implements Configuration.
-func (f found) View(string) model.View { return f.cluster.View }
+func (f found) View(string) model.View { return f.view }
+
+// Key implements Configuration.
+func (f found) Key(v model.View, name string) model.ClusterKey {
+	if v == f.view && name == f.cluster.Name {
+		return f.cluster.Key()
+	}
+	return model.NoCluster
+}
 
 // Cluster implements Configuration.
 func (f found) Cluster(key model.ClusterKey) *model.Cluster {

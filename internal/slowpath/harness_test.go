@@ -370,6 +370,10 @@ func (c *configuration) Inspection(listener string) *model.Inspection {
 	return c.inspection(listener)
 }
 
+func (c *configuration) Key(v model.View, name string) model.ClusterKey {
+	return new(model.Config).In(v).Key(name)
+}
+
 func (c *configuration) HasListener(string) bool { return !c.hasNoListener }
 
 func (c *configuration) View(string) model.View { return c.view }

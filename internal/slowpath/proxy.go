@@ -130,6 +130,8 @@ type Configuration interface {
 	HasListener(listener string) bool
 	// View is that of a listener. It stays the same as long as connections to the listener are open.
 	View(listener string) model.View
+	// Key is that of the cluster that a view calls so, if there is one.
+	Key(v model.View, name string) model.ClusterKey
 	// Cluster returns the cluster with that key, or nil.
 	Cluster(key model.ClusterKey) *model.Cluster
 }

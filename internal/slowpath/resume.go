@@ -97,7 +97,7 @@ func (x *exchange) adopt(reply LocalReply) {
 	a := x.attempt
 	if reply == noReply && !x.Route.IsLocal() {
 		claim := &Claim{Cluster: a.Cluster, Endpoint: a.Endpoint}
-		if share := claim.share(x.sees, x.Route, x.Share); share != nil {
+		if share := claim.share(x.active.Key(x.sees, a.Cluster.Name), x.Route, x.Share); share != nil {
 			x.Share, x.Target = share, a.Cluster.Name
 			return
 		}

@@ -24,9 +24,17 @@ func (c *Claim) take() ChosenEndpoint {
 	return c.Endpoint
 }
 
-// share is the route's share with the claim's cluster, or nil.
-func (c *Claim) share(sees model.View, route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
-	if c == nil || c.Cluster != sees.Cluster(c.Cluster.Name) {
+// name is the claim's cluster's; empty without a claim.
+func (c *Claim) name() string {
+	if c == nil {
+		return ""
+	}
+	return c.Cluster.Name
+}
+
+// share is the route's share with the claim's cluster, or nil. meant is the cluster that the view means by its name.
+func (c *Claim) share(meant model.ClusterKey, route *model.Route, drawn *model.WeightedCluster) *model.WeightedCluster {
+	if c == nil || c.Cluster != meant {
 		return nil
 	}
 	return policy.ShareWith(c.Cluster.Name, route, drawn)

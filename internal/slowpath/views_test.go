@@ -63,7 +63,7 @@ func TestAHeaderNamesNoClusterOfAnotherView(t *testing.T) {
 			t.Errorf("cluster %q: got %.40q, want %s", tt.named, answer, tt.status)
 		}
 		if tt.status == "200" {
-			seen.await(t, blue.Cluster("c"))
+			seen.await(t, model.ClusterKey{View: "blue", Name: "c"})
 		}
 	}
 }
@@ -103,24 +103,23 @@ func TestAConnectionThatIsFasterThanItsListenersConfigurationSeesItsView(t *test
 		}
 		known.Store(whole)
 	}
-	seen.await(t, blue.Cluster("c"))
+	seen.await(t, model.ClusterKey{View: "blue", Name: "c"})
 }
 
 // A claim of the kernel's on an endpoint of another view's cluster holds for no route, whatever the cluster's name.
 func TestAClaimIsForClustersOfItsViewAlone(t *testing.T) {
-	blue := model.View{Number: 1, Name: "blue"}
 	route := &model.Route{Clusters: []model.WeightedCluster{{Name: "c", Weight: 1}}}
 	for _, tt := range []struct {
 		key  model.ClusterKey
 		want bool
 	}{
-		{blue.Cluster("c"), true},
-		{blue.Cluster("d"), false},
+		{model.ClusterKey{View: "blue", Name: "c"}, true},
+		{model.ClusterKey{View: "blue", Name: "d"}, false},
 		{model.SharedCluster("c"), false},
 		{model.ClusterKey{View: "red", Name: "c"}, false},
 	} {
 		claim := &Claim{Cluster: tt.key}
-		if got := claim.share(blue, route, nil) != nil; got != tt.want {
+		if got := claim.share(model.ClusterKey{View: "blue", Name: tt.key.Name}, route, nil) != nil; got != tt.want {
 			t.Errorf("a claim on %s: taken %t, want %t", tt.key, got, tt.want)
 		}
 	}

@@ -13,7 +13,7 @@ const maxLeftOutLines = 10
 func (s *Source) logLeftOut(cfg *model.Config) {
 	more := 0
 	for _, c := range cfg.Clusters {
-		if len(c.LeftOut) == 0 || !isNewlyLeftOut(s.cfg.Cluster(c.Key()), c) {
+		if len(c.LeftOut) == 0 || !isNewlyLeftOut(s.cfg.Cluster(c.View, c.Name), c) {
 			continue
 		}
 		if more++; more <= maxLeftOutLines {

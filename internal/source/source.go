@@ -37,7 +37,7 @@ type Config struct {
 	// configuration at a time: see Exclusive.
 	Activate func(*model.Config) error
 	// Cluster finds a cluster in force; nil: there is no such cluster.
-	Cluster func(key model.ClusterKey) *model.Cluster
+	Cluster func(v model.View, name string) *model.Cluster
 	// Spawn calls f in a goroutine of its own.
 	Spawn func(f func())
 	// NewTicker sends at that pace while due reports true.

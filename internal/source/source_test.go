@@ -27,7 +27,7 @@ func newTestSource(t *testing.T, text []byte, log *slog.Logger) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{File: file, Logger: log, Cluster: func(model.ClusterKey) *model.Cluster { return nil }}, b)
+	s := New(Config{File: file, Logger: log, Cluster: func(model.View, string) *model.Cluster { return nil }}, b)
 	s.Begin(b)
 	t.Cleanup(s.Close)
 	if s.dynamic != nil {

@@ -31,6 +31,8 @@ type Sources struct {
 
 	// mu is held while one configuration replaces another. The lock of a Source comes before it.
 	mu sync.Mutex
+	// merging makes one configuration of what the Sources say. Guarded by mu.
+	merging merging
 	// started: what the Sources say comes in force as it changes. Until then it is gathered. Guarded by mu.
 	started bool
 	// beginServe begins to look at the file of a view for changes; nil: files are not looked at, or no more. Guarded by mu.
@@ -63,7 +65,7 @@ type viewSource struct {
 // NewSources returns Sources that begin with the static parts of bootstraps, of the shared view and of others. Nothing runs yet. Close is to be called.
 // Config.File is of no consequence.
 func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
-	s := &Sources{cfg: c, views: intake.New()}
+	s := &Sources{cfg: c, views: intake.New(), merging: newMerging(c.Logger)}
 	s.cfg.pace = xds.NewPace()
 	list := []*viewSource{s.newSource(shared)}
 	for _, b := range others {
@@ -76,7 +78,7 @@ func NewSources(c Config, shared *Bootstrap, others ...*Bootstrap) *Sources {
 func (s *Sources) newSource(b *Bootstrap) *viewSource {
 	v := &viewSource{view: b.file.View, again: make(chan os.Signal, 1), end: func() {}, halt: func() {}}
 	of := s.cfg
-	of.File, of.Activate = b.file, func(cfg *model.Config) error { return s.put(v, cfg) }
+	of.File, of.Activate = b.file, func(cfg *model.Config) error { return errorIn(v.view, s.put(v, cfg)) }
 	if v.view.Name != "" {
 		of.Logger = of.Logger.With("view", v.view.Name)
 	}
@@ -105,33 +107,20 @@ func (s *Sources) put(v *viewSource, cfg *model.Config) error {
 	if !s.started || v.isNew {
 		return nil
 	}
-	err := s.cfg.Activate(merged(s.list()))
+	err := s.activateParts(partsOf(s.list()))
 	if err != nil {
 		v.part = before
 	}
 	return err
 }
 
-// merged is one configuration of those of all views. What concerns the whole process is the shared one's. The clusters of a view stand together: where one view
-// alone has changed, the lists differ there alone.
-func merged(list []*viewSource) *model.Config {
-	shared := list[0].part
-	if len(list) == 1 && shared != nil {
-		return shared
+// partsOf are what Sources have put in force, in their order; nil: nothing yet.
+func partsOf(list []*viewSource) []*model.Config {
+	parts := make([]*model.Config, len(list))
+	for i, v := range list {
+		parts[i] = v.part
 	}
-	out := &model.Config{}
-	if shared != nil {
-		*out = *shared
-		out.Listeners, out.Clusters, out.Passed = slices.Clip(out.Listeners), slices.Clip(out.Clusters), slices.Clip(out.Passed)
-	}
-	for _, v := range list[1:] {
-		p := v.part
-		if p == nil {
-			continue
-		}
-		out.Listeners, out.Clusters, out.Passed = append(out.Listeners, p.Listeners...), append(out.Clusters, p.Clusters...), append(out.Passed, p.Passed...)
-	}
-	return out
+	return parts
 }
 
 // shared is the Source of the shared view.
@@ -175,6 +164,7 @@ func (s *Sources) Stop() {
 
 // Close is Source.Close.
 func (s *Sources) Close() {
+	s.endMerging()
 	for _, one := range s.list() {
 		one.Close()
 	}
@@ -197,14 +187,14 @@ func (s *Sources) Activate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started = true
-	return s.cfg.Activate(merged(s.list()))
+	return s.activateParts(partsOf(s.list()))
 }
 
 // Reactivate puts the configuration in force again, when what Config.Activate makes of it has changed.
 func (s *Sources) Reactivate() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cfg.Activate(merged(s.list()))
+	return s.activateParts(partsOf(s.list()))
 }
 
 // Handshake is Source.Handshake.
@@ -287,7 +277,7 @@ func (s *Sources) ClusterUpdates() map[model.ClusterKey]*metrics.Updates {
 	out := map[model.ClusterKey]*metrics.Updates{}
 	for _, one := range s.list() {
 		for name, u := range one.ClusterUpdates() {
-			out[one.view.Cluster(name)] = u
+			out[model.ClusterKey{View: one.view.Name, Name: name}] = u
 		}
 	}
 	return out

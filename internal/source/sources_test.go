@@ -10,9 +10,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
 )
 
 // ofView is a bootstrap with a listener and two clusters, of which the second has its endpoint at that port.
@@ -58,7 +60,7 @@ func newViewsRig(t *testing.T) *viewsRig {
 	r := &viewsRig{t: t}
 	shared, blue, red := r.load(model.View{}, 8000), r.load(model.View{Number: 1, Name: "blue"}, 8100), r.load(model.View{Number: 2, Name: "red"}, 8200)
 	r.Sources = NewSources(Config{
-		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.ClusterKey) *model.Cluster { return nil },
+		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.View, string) *model.Cluster { return nil },
 		Spawn: func(f func()) { go f() }, NewTicker: func(time.Duration, func() bool) (<-chan struct{}, func()) { return nil, func() {} },
 		Activate: func(cfg *model.Config) error {
 			if r.refuse != nil {
@@ -103,8 +105,10 @@ func (r *viewsRig) last() *model.Config { return r.active[len(r.active)-1] }
 func ports(cfg *model.Config) map[string]uint16 {
 	out := map[string]uint16{}
 	for _, c := range cfg.Clusters {
-		if c.Name == "b" {
-			out[c.View.Name] = c.Endpoints[0].Address.Port()
+		for _, view := range c.SeenIn() {
+			if c.Name == "b" {
+				out[view] = c.Endpoints[0].Address.Port()
+			}
 		}
 	}
 	return out
@@ -118,16 +122,16 @@ func TestAllViewsAreActivatedAtOnce(t *testing.T) {
 	cfg := r.last()
 	for _, v := range []model.View{{}, {Number: 1, Name: "blue"}, {Number: 2, Name: "red"}} {
 		for _, name := range []string{"a", "b"} {
-			if c := cfg.Cluster(v.Cluster(name)); c == nil || c.View != v {
-				t.Errorf("%s: got %+v", v.Cluster(name), c)
+			if c := cfg.In(v).Cluster(name); c == nil || !c.IsSeenIn(v.Name) {
+				t.Errorf("%s of %q: got %+v", name, v.Name, c)
 			}
 		}
 		if !slices.ContainsFunc(cfg.Listeners, func(l *model.Listener) bool { return l.View == v && l.Name == "web" }) {
 			t.Errorf("%s is not there", v.Listener("web"))
 		}
 	}
-	if len(cfg.Listeners) != 3 || len(cfg.Clusters) != 6 {
-		t.Errorf("%d listeners and %d clusters, want 3 and 6", len(cfg.Listeners), len(cfg.Clusters))
+	if len(cfg.Listeners) != 3 || len(cfg.Clusters) != 4 {
+		t.Errorf("%d listeners and %d clusters, want 3 and 4: all have the same \"a\"", len(cfg.Listeners), len(cfg.Clusters))
 	}
 }
 
@@ -187,10 +191,89 @@ func TestARefusedViewKeepsNoOtherFromBeingChanged(t *testing.T) {
 func TestAStartFailsWithWhatRefusesTheViews(t *testing.T) {
 	r := &viewsRig{t: t, refuse: errors.New("no room")}
 	r.Sources = NewSources(Config{
-		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.ClusterKey) *model.Cluster { return nil }, Activate: func(*model.Config) error { return r.refuse },
+		Logger: slog.New(slog.DiscardHandler), Cluster: func(model.View, string) *model.Cluster { return nil }, Activate: func(*model.Config) error { return r.refuse },
 	}, r.load(model.View{}, 8000), r.load(model.View{Number: 1, Name: "blue"}, 8100))
 	t.Cleanup(r.Close)
 	if err := r.Activate(); !errors.Is(err, r.refuse) {
 		t.Errorf("got %v, want %v", err, r.refuse)
+	}
+}
+
+// Equal clusters of several views are one in what is put in force. One that a view has changed alone waits for the others, and is the view's own then.
+func TestEqualClustersOfViewsAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		// Of "a" there is one, of "b" three.
+		if n := len(r.last().Clusters); n != 4 {
+			t.Fatalf("%d clusters, want 4", n)
+		}
+		var keys []model.ClusterKey
+		for _, v := range []model.View{{}, {Name: "blue"}, {Name: "red"}} {
+			if err := r.reload(v.Name, 9000); err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, r.last().In(v).Key("b"))
+		}
+		if n := len(r.last().Clusters); n != 2 {
+			t.Errorf("%d clusters when all views say the same, want 2", n)
+		}
+		if err := r.reload("red", 9100); err != nil {
+			t.Fatal(err)
+		}
+		port := func(view string) uint16 {
+			return r.last().In(model.View{Name: view}).Cluster("b").Endpoints[0].Address.Port()
+		}
+		if got := port("red"); got != 9000 {
+			t.Errorf("a view that has changed alone has %d at once", got)
+		}
+		time.Sleep(sharedPatience)
+		synctest.Wait()
+		if got := []uint16{port(""), port("blue"), port("red")}; !slices.Equal(got, []uint16{9000, 9000, 9100}) {
+			t.Errorf("ports %v", got)
+		}
+		if key := r.last().In(model.View{Name: "blue"}).Key("b"); key != r.last().In(model.View{}).Key("b") || !slices.Contains(keys, key) {
+			t.Errorf("the others have another cluster than before: %s", key)
+		}
+	})
+}
+
+// What a view has waited for, and cannot be put in force, is tried again. Meanwhile the view has what it had.
+func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		for _, view := range []string{"", "blue", "red"} {
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.reload("blue", 9100); err != nil {
+			t.Fatal(err)
+		}
+		r.refuse = errors.New("no room")
+		time.Sleep(sharedPatience)
+		synctest.Wait()
+		blue := func() uint16 { return r.last().In(model.View{Name: "blue"}).Cluster("b").Endpoints[0].Address.Port() }
+		if got := blue(); got != 9000 {
+			t.Errorf("port %d in force while nothing can be put in force", got)
+		}
+		r.refuse = nil
+		time.Sleep(mergePace)
+		synctest.Wait()
+		if got := blue(); got != 9100 {
+			t.Errorf("port %d, want 9100", got)
+		}
+	})
+}
+
+// A table that a shared cluster fills is a matter of the view that has it, under its own name; what others fill it with is not.
+func TestAFullTableIsReportedToTheViewThatFillsIt(t *testing.T) {
+	cfg := &model.Config{Names: map[string]*model.Names{"red": {Keys: map[string]model.ClusterKey{"b": {View: "blue", Name: "b"}}}}}
+	full := &fullOf{&reconcile.FullError{Cluster: model.ClusterKey{View: "blue", Name: "b"}}, cfg}
+	for view, want := range map[string]bool{"red": true, "blue": true, "": false} {
+		err := errorIn(model.View{Name: view}, full)
+		own, is := errors.AsType[*reconcile.FullError](err)
+		if is != want || is && own.Cluster != (model.ClusterKey{View: view, Name: "b"}) {
+			t.Errorf("view %q: %v", view, err)
+		}
 	}
 }

@@ -104,27 +104,33 @@ func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err err
 // activateWithinCapacity is Source.activateWithinCapacity for what new Sources have gathered, in place of others. The caller holds mu.
 func (s *Sources) activateWithinCapacity(list, replaced []*viewSource) error {
 	for {
-		err := s.cfg.Activate(merged(list))
-		full, is := errors.AsType[*reconcile.FullError](err)
-		if !is {
+		err := s.activateParts(partsOf(list))
+		if err == nil || !leaveOut(err, list, replaced) {
 			return err
 		}
-		of := func(v *viewSource) bool { return v.view.Name == full.Cluster.View }
-		at := slices.IndexFunc(list, func(v *viewSource) bool { return v.isNew && v.dynamic != nil && of(v) })
-		if at < 0 {
-			return err
+	}
+}
+
+// leaveOut has a new view be without its cluster that there is no room for, or with the one that it had. false: that is not what an error says.
+func leaveOut(err error, list, replaced []*viewSource) bool {
+	for _, v := range list {
+		full, is := errors.AsType[*reconcile.FullError](errorIn(v.view, err))
+		if !is || !v.isNew || v.dynamic == nil {
+			continue
 		}
 		before := &model.Config{}
-		if i := slices.IndexFunc(replaced, of); i >= 0 && replaced[i].part != nil {
+		if i := slices.IndexFunc(replaced, func(r *viewSource) bool { return r.view.Name == v.view.Name }); i >= 0 && replaced[i].part != nil {
 			before = replaced[i].part
 		}
-		less := withCluster(list[at].part, before, full.Cluster)
+		less := withCluster(v.part, before, full.Cluster)
 		if less == nil {
-			return err
+			return false
 		}
-		list[at].cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
-		list[at].part = less
+		v.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
+		v.part = less
+		return true
 	}
+	return false
 }
 
 // Remove takes the views with these names out of force. After an error all is as it was.
@@ -140,7 +146,7 @@ func (s *Sources) remove(names []string) ([]*viewSource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, gone := s.without(func(v *viewSource) bool { return slices.Contains(names, v.view.Name) })
-	if err := s.cfg.Activate(merged(list)); err != nil {
+	if err := s.activateParts(partsOf(list)); err != nil {
 		return nil, err
 	}
 	s.all.Store(s.all.Load().with(list, gone))

@@ -284,12 +284,28 @@ func (m measured) Clusters() []metrics.Cluster {
 	for _, c := range m.status.cfg.Activator.Generation().Config().Clusters {
 		if before.ClusterEntry(c.Key()) != nil {
 			list = append(list, metrics.Cluster{
-				Key: c.Key(), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updates[c.Key()],
+				Key: c.Key(), Views: viewsOf(c), StatName: c.StatName, Health: m.status.cfg.Health.Stats(c.Key()), Limits: limits(c), LeftOut: leftOutOf(c), Updates: updatesOf(updates, c),
 				Endpoints: byCluster[c.Key()],
 			})
 		}
 	}
 	return list
+}
+
+// viewsOf are the views of a cluster, where its key does not tell.
+func viewsOf(c *model.Cluster) []string {
+	if c.Common == nil {
+		return nil
+	}
+	return c.Common.Views
+}
+
+// updatesOf are those of all views that have the cluster; nil: in no view it has any.
+func updatesOf(updates map[model.ClusterKey]*metrics.Updates, c *model.Cluster) (sum *metrics.Updates) {
+	for _, view := range c.SeenIn() {
+		sum = sum.With(updates[model.ClusterKey{View: view, Name: c.Name}])
+	}
+	return sum
 }
 
 // leftOutOf counts the endpoints of a cluster that are left out, by reason; nil: none is.

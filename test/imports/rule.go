@@ -45,6 +45,7 @@ var layers = map[string][]string{
 	"pod":       nil,
 	"nri":       {"limits", "pod"},
 	"workload":  {"netns", "pod", "poller", "quota"},
+	"merge":     {"model"},
 	"views":     {"config", "files", "model", "pod", "problem", "workload"},
 	"check":     {"lpm", "netns", "pod"}, // it must run where nothing else can
 	"config":    {"ascii", "model", "problem", "files", "plural"},
@@ -67,7 +68,7 @@ var layers = map[string][]string{
 	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits", "workload", "quota", "usage"},
 	"metrics":   {"maps", "model"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
-	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
+	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "merge", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
 	"heels":     {"problem", "files", "limits", "netns", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
 	"activate":    {"compile", "generation", "maps", "match", "model", "pool", "reconcile", "shutdown"},

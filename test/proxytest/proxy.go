@@ -47,6 +47,11 @@ func (configuration) TCP(string) *model.TCPProxy { return nil }
 // Inspection implements slowpath.Configuration.
 func (configuration) Inspection(string) *model.Inspection { return nil }
 
+// Key implements slowpath.Configuration.
+func (configuration) Key(v model.View, name string) model.ClusterKey {
+	return new(model.Config).In(v).Key(name)
+}
+
 // HasListener implements slowpath.Configuration.
 func (c configuration) HasListener(listener string) bool { return c.tables[listener] != nil }
 

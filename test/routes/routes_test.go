@@ -149,7 +149,7 @@ func (c *counts) compiled(t *testing.T, table *tables.Table, r *Request, m *matc
 	switch verdict {
 	case maps.VerdictOk:
 		c.Fast++
-		got = clusterNumber(route.Cluster)
+		got = clusterNumber(route.Cluster.Name)
 	case maps.HandoverNoRoute, maps.HandoverNoVHost:
 		c.Fast++
 	case maps.HandoverRouteSlow:

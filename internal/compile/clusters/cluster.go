@@ -11,7 +11,11 @@ import (
 
 // Cluster is a set of endpoints and how to choose among them; Root says it in the kernel's terms.
 type Cluster struct {
-	Key    model.ClusterKey
+	Key model.ClusterKey
+	// From is a cluster whose endpoints these are, too, if there is one: see model.Common.
+	From model.ClusterKey
+	// Ejects: outlier detection may take endpoints out of service.
+	Ejects bool
 	Policy maps.Policy
 	// Choices of LEAST_REQUEST; 0 for the other policies.
 	Choices uint32

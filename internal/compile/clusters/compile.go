@@ -24,7 +24,7 @@ func Compile(c *model.Cluster, criteria []model.Metadata) (*Cluster, []note.Note
 
 func compileCluster(c *model.Cluster) (Cluster, []note.Note) {
 	out := Cluster{
-		Key: c.Key(), Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
+		Key: c.Key(), From: from(c), Ejects: c.Outlier != nil, Policy: policyOf(c.Policy), Limit: limitOf(c), Balancing: c.Balancing, SlowStart: c.SlowStart,
 		FullScan: c.FullScan, Unbiased: c.Unbiased,
 	}
 	out.addMembers(c)
@@ -43,7 +43,7 @@ func compileCluster(c *model.Cluster) (Cluster, []note.Note) {
 		return out, nil
 	}
 	return out, []note.Note{{
-		Where:  c.Key().String(),
+		Where:  c.Called(),
 		Reason: fmt.Sprintf("choice_count is %d; the fast path compares %d endpoints", c.ChoiceCount, maps.MaxPickTries),
 	}}
 }
@@ -116,4 +116,12 @@ func loadWeight(p model.Policy, weight uint32) uint32 {
 		return 1
 	}
 	return weight
+}
+
+// from is the cluster that others have still.
+func from(c *model.Cluster) model.ClusterKey {
+	if c.Common == nil {
+		return model.ClusterKey{}
+	}
+	return c.Common.From
 }

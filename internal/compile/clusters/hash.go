@@ -61,7 +61,7 @@ const maxHashEntries = 1 << 17
 
 // hashNotes say what is certain to be beyond the kernel.
 func hashNotes(c *model.Cluster) []note.Note {
-	where := c.Key().String()
+	where := c.Called()
 	switch size := c.Hashing.TableSize; {
 	case c.Hashing.BalanceFactor != 0:
 		return []note.Note{{Where: where, Reason: "hash_balance_factor"}}

@@ -129,7 +129,7 @@ func agree(rt *model.RouteTable, compiled *tables.Table, r *matcher.Request) (ma
 	if target := targetOf(want, r.Path); apply(got.Rewrite, r.Path) != target {
 		return verdict, fmt.Errorf("compiled: asks for %s, model: %s", apply(got.Rewrite, r.Path), target)
 	}
-	if name, _ := compiled.ClusterOf(got, draw); name != want.Share(draw).Name {
+	if name, _ := compiled.ClusterOf(got, draw); name.Name != want.Share(draw).Name {
 		return verdict, fmt.Errorf("compiled: cluster %q for draw %d, model: %q", name, draw, want.Share(draw).Name)
 	}
 	return verdict, nil

@@ -39,7 +39,7 @@ func compileAll(c *Cache, list []*model.RouteTable) (compiled []tables.Table, no
 	defer c.EndRound()
 	left := NewSpace(c, nil)
 	for i, rt := range list {
-		table, more := Compile(left, fmt.Sprintf("table %d", i), model.View{}, rt)
+		table, more := Compile(left, fmt.Sprintf("table %d", i), model.Scope{}, rt)
 		compiled, notes = append(compiled, table), append(notes, more...)
 	}
 	return compiled, notes

@@ -183,7 +183,7 @@ func disagree(t *tables.Table, r *matcher.Request, got maps.Verdict, cluster str
 	case got != maps.VerdictOk:
 		return ""
 	}
-	if name, _ := t.ClusterOf(want, r.Draw); name != cluster {
+	if name, _ := t.ClusterOf(want, r.Draw); name.Name != cluster {
 		return fmt.Sprintf("the kernel takes cluster %q, the table %q", cluster, name)
 	}
 	return ""

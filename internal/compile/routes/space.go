@@ -84,12 +84,12 @@ func (s *Space) take(blocks, accepts, routes int) error {
 	return nil
 }
 
-// criteria of a view's share; none where its cluster has no subsets.
-func (s *Space) criteria(v model.View, c *model.WeightedCluster) model.Metadata {
+// criteria of a share; none where its cluster has no subsets.
+func (s *Space) criteria(scope model.Scope, c *model.WeightedCluster) model.Metadata {
 	if c.Criteria == "" {
 		return ""
 	}
-	key := v.Cluster(c.Name)
+	key := scope.Key(c.Name)
 	is := s.subsetted[key]
 	s.taken.noteSubsetted(key, is)
 	if !is {

@@ -19,7 +19,7 @@ type tableBuilder struct {
 	conditions conditionSet
 	notes      []note.Note
 	space      *Space
-	view       model.View
+	scope      model.Scope
 	// where is the place that is being compiled, for notes.
 	where string
 	// routes and lists number what is already in table.Routes; splits likewise.
@@ -32,11 +32,11 @@ type tableBuilder struct {
 	retries map[tables.Retry]uint32
 }
 
-func newTableBuilder(where string, view model.View, left *Space) *tableBuilder {
+func newTableBuilder(where string, scope model.Scope, left *Space) *tableBuilder {
 	return &tableBuilder{
 		space:   left,
 		where:   where,
-		view:    view,
+		scope:   scope,
 		routes:  map[tables.Route]uint32{},
 		lists:   map[string]uint32{},
 		tuples:  map[string]uint32{},
@@ -116,7 +116,7 @@ func (b *tableBuilder) compileRoute(r *model.Route) (out tables.Route, reason st
 	}
 	switch {
 	case len(shares) == 1:
-		out.Cluster, out.Criteria = shares[0].Name, b.space.criteria(b.view, &shares[0])
+		out.Cluster, out.Criteria = b.scope.Key(shares[0].Name), b.space.criteria(b.scope, &shares[0])
 	case len(shares) > int(maps.MaxSplit):
 		return tables.Route{}, fmt.Sprintf("%d weighted clusters, more than %d", len(shares), maps.MaxSplit)
 	default:
@@ -145,9 +145,9 @@ func (b *tableBuilder) addSplits(shares []model.WeightedCluster) (first, total u
 	var key []byte
 	for i := range shares {
 		s := &shares[i]
-		asked := b.space.criteria(b.view, s)
+		asked := b.space.criteria(b.scope, s)
 		total += s.Weight
-		splits = append(splits, tables.Split{Below: total, Cluster: s.Name, Criteria: asked})
+		splits = append(splits, tables.Split{Below: total, Cluster: b.scope.Key(s.Name), Criteria: asked})
 		key = binary.LittleEndian.AppendUint32(key, s.Weight)
 		key = binary.LittleEndian.AppendUint32(key, uint32(len(s.Name)))
 		key = append(key, s.Name...)

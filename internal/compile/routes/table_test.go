@@ -61,7 +61,7 @@ func clusterFor(t *tables.Table, r *matcher.Request) string {
 		return maps.VerdictName(verdict)
 	}
 	name, _ := t.ClusterOf(route, 0)
-	return name
+	return name.Name
 }
 
 func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRouteTooHardForTheKernelIsSlowWithANote(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, notes := Compile(NewSpace(NewCache(), nil), `listener "web"`, model.View{}, oneHost(tt.routes...))
+			got, notes := Compile(NewSpace(NewCache(), nil), `listener "web"`, model.Scope{}, oneHost(tt.routes...))
 			if tt.reason == "" {
 				if len(notes) != 0 || got.Flags&maps.TableSlow != 0 {
 					t.Fatalf("notes %v, flags %d, want a fast table", notes, got.Flags)
@@ -243,7 +243,7 @@ func TestRoutesThatCannotWinAreLeftOut(t *testing.T) {
 	))
 	var got []string
 	for _, r := range table.Routes {
-		got = append(got, r.Cluster)
+		got = append(got, r.Cluster.Name)
 	}
 	if diff := cmp.Diff(got, []string{"a", "b", "all"}); diff != "" {
 		t.Errorf("candidates (-got +want):\n%s", diff)

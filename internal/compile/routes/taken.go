@@ -59,8 +59,8 @@ func (s *Space) End() *Taken {
 }
 
 // TakeAgain takes what a table took of another space, and reports whether the table would be the same. If not, nothing has been taken.
-func (s *Space) TakeAgain(t *Taken) bool {
-	if t.short || !s.holds(t) || !s.compiler.Again(t.compiled) {
+func (s *Space) TakeAgain(scope model.Scope, t *Taken) bool {
+	if t.short || !s.holds(scope, t) || !s.compiler.Again(t.compiled) {
 		return false
 	}
 	s.automata -= t.automata
@@ -79,9 +79,9 @@ func (s *Space) TakeAgain(t *Taken) bool {
 }
 
 // holds reports whether there is as much as a table took, but for what expressions took while they were compiled, and the same clusters have subsets.
-func (s *Space) holds(t *Taken) bool {
+func (s *Space) holds(scope model.Scope, t *Taken) bool {
 	for key, is := range t.subsetted {
-		if s.subsetted[key] != is {
+		if s.subsetted[key] != is || scope.Key(key.Name) != key {
 			return false
 		}
 	}

@@ -91,21 +91,21 @@ func TestWhatIsTakenOverIsWhatWouldBeCompiled(t *testing.T) {
 			left, alone := scarce.space(c), scarce.space(scarce.cache())
 			for _, rt := range list {
 				got, is := known[rt]
-				if is && left.TakeAgain(got.taken) {
+				if is && left.TakeAgain(model.Scope{}, got.taken) {
 					taken++
 				} else {
 					if is {
 						refused++
 					}
 					left.Begin()
-					got.table, got.notes = Compile(left, "table", model.View{}, rt)
+					got.table, got.notes = Compile(left, "table", model.Scope{}, rt)
 					got.taken = left.End()
 				}
 				if got.taken.short || got.taken.compiled.Short() {
 					short++
 				}
 				known[rt] = got
-				want, notes := Compile(alone, "table", model.View{}, rt)
+				want, notes := Compile(alone, "table", model.Scope{}, rt)
 				if !reflect.DeepEqual(got.table, want) || !slices.Equal(got.notes, notes) {
 					t.Fatalf("round %d, %+v: tables or notes differ:\n%+v\n%+v", round, scarce, got.notes, notes)
 				}

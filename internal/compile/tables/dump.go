@@ -121,11 +121,11 @@ func (t *Table) dumpRoute(w *strings.Builder, i int) {
 	}
 	w.WriteString(" ->")
 	if r.Count == 0 {
-		fmt.Fprintf(w, " %s%s\n", cmp.Or(r.Cluster, "-"), r.Criteria)
+		fmt.Fprintf(w, " %s%s\n", cmp.Or(r.Cluster.Name, "-"), r.Criteria)
 		return
 	}
 	for _, s := range t.Splits[r.First : r.First+r.Count] {
-		fmt.Fprintf(w, " %s%s<%d", s.Cluster, s.Criteria, s.Below)
+		fmt.Fprintf(w, " %s%s<%d", s.Cluster.Name, s.Criteria, s.Below)
 	}
 	fmt.Fprintf(w, " of %d\n", r.Total)
 }

@@ -4,6 +4,7 @@ package tables
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -133,7 +134,7 @@ func (r *Route) takes(draw uint64) bool {
 }
 
 // ClusterOf returns the cluster that a request's draw, any number, falls on, and the criteria that name its subset.
-func (t *Table) ClusterOf(r *Route, draw uint64) (name string, criteria model.Metadata) {
+func (t *Table) ClusterOf(r *Route, draw uint64) (key model.ClusterKey, criteria model.Metadata) {
 	if r.Count == 0 {
 		return r.Cluster, r.Criteria
 	}
@@ -143,7 +144,23 @@ func (t *Table) ClusterOf(r *Route, draw uint64) (name string, criteria model.Me
 			return s.Cluster, s.Criteria
 		}
 	}
-	return "", ""
+	return model.ClusterKey{}, ""
+}
+
+// Clusters are those that routes lead to, with repetitions.
+func (t *Table) Clusters() iter.Seq[model.ClusterKey] {
+	return func(yield func(model.ClusterKey) bool) {
+		for i := range t.Routes {
+			if r := &t.Routes[i]; r.Count == 0 && r.Flags&maps.RouteSlow == 0 && !yield(r.Cluster) {
+				return
+			}
+		}
+		for i := range t.Splits {
+			if !yield(t.Splits[i].Cluster) {
+				return
+			}
+		}
+	}
 }
 
 // isHost reports whether the kernel looks a host up at all: is_host() in bpf/lib/ctype.h.

@@ -131,7 +131,7 @@ type Route struct {
 	// Retry is the index into Table.Retries, plus 1; 0 is none.
 	Retry uint32
 	// Cluster when it is one; then First, Count and Total are 0. With RouteSlow there is none.
-	Cluster string
+	Cluster model.ClusterKey
 	// Criteria name one of the cluster's Subsets; without any it is the cluster itself.
 	Criteria model.Metadata
 	// Otherwise the shares are Splits[First : First+Count], up to Total.
@@ -161,7 +161,7 @@ const WholePath uint32 = maps.NoLimit
 // share took.
 type Split struct {
 	Below    uint32
-	Cluster  string
+	Cluster  model.ClusterKey
 	Criteria model.Metadata
 }
 

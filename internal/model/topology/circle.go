@@ -25,7 +25,7 @@ func (in *Inner) Circles(c *model.Config) []Edge {
 	}
 	closed := map[*model.Listener][]Edge{}
 	for _, l := range c.Listeners {
-		if edges := in.edgesOf(l, clusters); len(edges) > 0 {
+		if edges := in.edgesOf(l, c.In(l.View), clusters); len(edges) > 0 {
 			closed[l] = edges
 		}
 	}
@@ -50,7 +50,7 @@ func (in *Inner) Circles(c *model.Config) []Edge {
 }
 
 // edgesOf are all ways that lead on from a listener; nil where some of them leads to no listener, or is not known.
-func (in *Inner) edgesOf(l *model.Listener, clusters map[model.ClusterKey]*model.Cluster) []Edge {
+func (in *Inner) edgesOf(l *model.Listener, scope model.Scope, clusters map[model.ClusterKey]*model.Cluster) []Edge {
 	if l.Inspection != nil || len(l.Routes.Filters) > 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (in *Inner) edgesOf(l *model.Listener, clusters map[model.ClusterKey]*model
 				continue
 			}
 			seen[name] = true
-			edges := in.edgesBy(l, clusters[l.View.Cluster(name)])
+			edges := in.edgesBy(l, clusters[scope.Key(name)])
 			if edges == nil {
 				return false
 			}

@@ -88,7 +88,7 @@ func (r *Reconciler) applyCluster(c *clusters.Cluster) error {
 	}
 	indices := make([]uint32, len(c.Endpoints))
 	for i := range c.Endpoints {
-		if indices[i], err = r.applyEndpoint(c.Key, &c.Endpoints[i]); err != nil {
+		if indices[i], err = r.applyEndpoint(c, &c.Endpoints[i]); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,8 @@ func (r *Reconciler) newEntry() (entry, error) {
 
 // applyEndpoint returns the index of an endpoint that is in service again, or for the
 // first time.
-func (r *Reconciler) applyEndpoint(of model.ClusterKey, e *clusters.Endpoint) (uint32, error) {
-	key := endpointKey{cluster: of, address: e.Address}
+func (r *Reconciler) applyEndpoint(of *clusters.Cluster, e *clusters.Endpoint) (uint32, error) {
+	key := endpointKey{cluster: of.Key, address: e.Address}
 	known := r.endpoints[key]
 	if known == nil {
 		s, err := r.indices.Endpoints.Take(1)
@@ -149,6 +149,7 @@ func (r *Reconciler) applyEndpoint(of model.ClusterKey, e *clusters.Endpoint) (u
 		resetEndpoint(&r.sh.Endpoints[known.index])
 		r.sh.Addresses[known.index] = maps.EndpointAddress{Addr: e.Address.Addr().As16(), Port: e.Address.Port()}
 		r.beginHealth(known.index, e.Checked)
+		r.takeHealth(known, of, e)
 	}
 	shared := &r.sh.Endpoints[known.index]
 	changed := known.gone || known.weight != e.Weight || known.loadWeight != e.LoadWeight
@@ -156,11 +157,12 @@ func (r *Reconciler) applyEndpoint(of model.ClusterKey, e *clusters.Endpoint) (u
 	known.tls, known.hostname, known.inner = e.TLS, e.Hostname, e.Inner
 	markSecured(shared, e.TLS != nil || e.Inner)
 	atomic.StoreUint32(&shared.Weight, e.LoadWeight)
-	atomic.StoreUint32(&shared.Cluster, r.clusters[of].index)
+	atomic.StoreUint32(&shared.Cluster, r.clusters[of.Key].index)
 	if known.gone {
 		r.beginHealth(known.index, e.Checked)
 		atomic.AndUint32(&shared.Flags, ^uint32(maps.EndpointGone))
 		known.gone, known.since = false, r.now()
+		r.takeHealth(known, of, e)
 	}
 	if changed {
 		r.stats.Endpoints++

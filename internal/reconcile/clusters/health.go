@@ -108,3 +108,22 @@ func (r *Reconciler) beginHealth(endpoint uint32, checked bool) {
 	}
 	atomic.AndUint32(flags, ^uint32(healthFlags&^maps.EndpointUnhealthy))
 }
+
+// takeHealth has a new endpoint begin with the health of another one at its address, if there is one: it is the same server, in a cluster that some views
+// have left.
+func (r *Reconciler) takeHealth(e *endpoint, of *clusters.Cluster, as *clusters.Endpoint) {
+	other := r.endpoints[endpointKey{cluster: of.From, address: as.Address}]
+	if of.From == (model.ClusterKey{}) || other == nil || other.gone {
+		return
+	}
+	taken := maps.EndpointExcluded
+	if as.Checked {
+		taken |= maps.EndpointUnhealthy | maps.EndpointDegraded
+	}
+	if of.Ejects {
+		taken |= maps.EndpointEjected
+	}
+	flags := maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[other.index].Flags))
+	r.setFlags(HealthChange{Endpoint: e.index, Set: flags & taken, Clear: taken})
+	e.since = other.since
+}

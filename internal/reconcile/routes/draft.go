@@ -7,7 +7,6 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
 )
 
 // Draft is a compiled table whose lists are in the maps, compared with the version in force.
@@ -43,21 +42,21 @@ type draftVHost struct {
 	changed bool
 }
 
-// NewDraft finds, or takes numbers for, the lists of a listener's table, which calls clusters by their names in a view; they are written by flush.
+// NewDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush.
 // The caller closes the draft. Nil stands for no live version.
-func (r *Reconciler) NewDraft(owner maps.ListenerKey, view model.View, live *Version, t *tables.Table) (*Draft, error) {
-	d, err := r.draftWith(owner, view, live, t, live != nil)
+func (r *Reconciler) NewDraft(owner maps.ListenerKey, live *Version, t *tables.Table) (*Draft, error) {
+	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {
 		return d, err
 	}
 	d.Close()
-	return r.draftWith(owner, view, live, t, false)
+	return r.draftWith(owner, live, t, false)
 }
 
 // draftWith may keep the numbers of indexes that are to be changed.
-func (r *Reconciler) draftWith(owner maps.ListenerKey, view model.View, live *Version, t *tables.Table, keepsIndexes bool) (*Draft, error) {
+func (r *Reconciler) draftWith(owner maps.ListenerKey, live *Version, t *tables.Table, keepsIndexes bool) (*Draft, error) {
 	d := &Draft{r: r, table: t, live: live}
-	s := r.newSource(owner, view, t)
+	s := r.newSource(owner, t)
 	defer s.close()
 	d.numberValues(s)
 	d.match()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
-	"github.com/xlb-project/xlb/internal/model"
 )
 
 // source is a compiled table whose lists are interned.
@@ -24,8 +23,6 @@ type source struct {
 	scratch []maps.Route
 	// owner of the indexes.
 	owner maps.ListenerKey
-	// view has the clusters that the table names.
-	view model.View
 	// classes in the maps by slot and class in the table.
 	classes [maps.MaxClasses][]uint32
 	// counterparts are the live indexes that may be changed to become those of a number; changes says how, and users how many numbers
@@ -35,9 +32,9 @@ type source struct {
 	users        map[*index]int
 }
 
-func (r *Reconciler) newSource(owner maps.ListenerKey, view model.View, t *tables.Table) *source {
+func (r *Reconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
 	s := &source{
-		r: r, table: t, owner: owner, view: view, users: map[*index]int{},
+		r: r, table: t, owner: owner, users: map[*index]int{},
 		lists: make([]*interned[maps.Route], len(t.Routes)), tuples: make([]*interned[maps.Tuple], len(t.Tuples)),
 		indexes: make([]*index, t.TupleNumbers+1), buckets: make([]int, t.TupleNumbers+2),
 	}
@@ -132,7 +129,7 @@ func (s *source) route(from *tables.Route) (to maps.Route, children []refCounted
 		children = append(children, set)
 	}
 	if from.Count == 0 {
-		to.First = s.r.entryOf(s.view.Cluster(from.Cluster), from.Criteria)
+		to.First = s.r.entryOf(from.Cluster, from.Criteria)
 		return to, children, nil
 	}
 	splits, err := s.shares(from)
@@ -162,7 +159,7 @@ func retrySetOf(from *tables.Retry) (to maps.RetrySet) {
 func (s *source) shares(from *tables.Route) (*interned[maps.Split], error) {
 	shares := make([]maps.Split, from.Count)
 	for i, share := range s.table.Splits[from.First : from.First+from.Count] {
-		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(s.view.Cluster(share.Cluster), share.Criteria)}
+		shares[i] = maps.Split{Below: share.Below, Cluster: s.r.entryOf(share.Cluster, share.Criteria)}
 	}
 	return s.r.interners.splits.get(shares)
 }

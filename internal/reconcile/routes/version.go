@@ -61,8 +61,8 @@ func (r *Reconciler) newVersion(d *Draft) (*Version, error) {
 // Number is what a listener has that points to the version.
 func (v *Version) Number() uint32 { return v.index.First }
 
-// Holds reports whether the version is the compiled table. Comparing clusters by name is
-// enough: one that a live table names keeps its index.
+// Holds reports whether the version is the compiled table. Comparing clusters by their keys
+// is enough: one that a live table names keeps its index.
 func (v *Version) Holds(t *tables.Table) bool {
 	return v != nil && !v.torn && v.table.Equal(t)
 }

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// named are the groups of the clusters of one name. It is never changed.
+type named struct {
+	// groups are in the order of their age.
+	groups []*group
+	// due is when some view waits no longer; zero: no view waits.
+	due time.Time
+}
+
+// group is a cluster that is in force. It is never changed.
+type group struct {
+	key model.ClusterKey
+	// content is the cluster as some view has, or had, it; from as model.Common has it.
+	content *model.Cluster
+	from    model.ClusterKey
+	members []member
+	merged  *model.Cluster
+	// changed: the content is another one than before.
+	changed bool
+}
+
+// member is a view in a group.
+type member struct {
+	view model.View
+	// cluster is what the view says; until is how long the view waits where that is not the group's content.
+	cluster *model.Cluster
+	until   time.Time
+	// alone: the cluster is not shared, whatever it is.
+	alone bool
+}
+
+// of is the group of a view, or nil.
+func (n *named) of(view string) *group {
+	if n == nil {
+		return nil
+	}
+	for _, g := range n.groups {
+		if g.has(view) {
+			return g
+		}
+	}
+	return nil
+}
+
+// first is the view whose list has the cluster.
+func (g *group) first() string { return g.members[0].view.Name }
+
+func (g *group) has(view string) bool {
+	return slices.ContainsFunc(g.members, func(m member) bool { return m.view.Name == view })
+}
+
+// regroup groups the clusters of a name anew.
+func (r *run) regroup(name string) {
+	before := r.active.clusters[name]
+	s := &sorting{run: r, name: name, before: before}
+	if before != nil {
+		for _, g := range before.groups {
+			s.groups = append(s.groups, &group{key: g.key, content: g.content, from: g.from})
+		}
+	}
+	s.assign(r.membersOf(name))
+	s.update()
+	s.join()
+	now := s.named()
+	r.regrouped[name] = now
+	r.relist(before, now)
+}
+
+// relist notes the views in whose lists clusters of a name are others than before.
+func (r *run) relist(before, now *named) {
+	had := map[*model.Cluster]string{}
+	for _, g := range before.all() {
+		had[g.merged] = g.first()
+	}
+	for _, g := range now.all() {
+		if first, is := had[g.merged]; is && first == g.first() {
+			delete(had, g.merged)
+			continue
+		}
+		r.dirty[g.first()] = true
+	}
+	for _, first := range had {
+		r.dirty[first] = true
+	}
+}
+
+func (n *named) all() []*group {
+	if n == nil {
+		return nil
+	}
+	return n.groups
+}
+
+// meantBy is what a view means by the name: its cluster, or none where another one has the key that its own would have.
+func (n *named) meantBy(view, name string) model.ClusterKey {
+	if g := n.of(view); g != nil {
+		return g.key
+	}
+	own := model.ClusterKey{View: view, Name: name}
+	if slices.ContainsFunc(n.all(), func(g *group) bool { return g.key == own }) {
+		return model.NoCluster
+	}
+	return own
+}
+
+// membersOf are the clusters of that name of all views, in their order.
+func (r *run) membersOf(name string) (list []member) {
+	for _, v := range r.views {
+		if c := v.byName[name]; c != nil {
+			list = append(list, member{view: v.View, cluster: c, alone: !isShareable(c, v.at)})
+		}
+	}
+	return list
+}
+
+// sorting finds the groups of one name.
+type sorting struct {
+	*run
+	name   string
+	before *named
+	groups []*group
+}
+
+// assign puts views into the groups in which they were. One that is new goes to a group that is as its cluster, or to one of its own.
+func (s *sorting) assign(list []member) {
+	var others []member
+	for _, m := range list {
+		i := s.indexOf(m.view.Name)
+		if i < 0 {
+			others = append(others, m)
+			continue
+		}
+		m.until = s.untilOf(m.view.Name)
+		s.groups[i].members = append(s.groups[i].members, m)
+	}
+	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return len(g.members) == 0 })
+	for _, m := range others {
+		s.enter(m, model.ClusterKey{})
+	}
+}
+
+// indexOf is the place of the group in which a view was; -1: it was in none.
+func (s *sorting) indexOf(view string) int {
+	if s.before == nil {
+		return -1
+	}
+	return slices.IndexFunc(s.before.groups, func(g *group) bool { return g.has(view) })
+}
+
+// untilOf is how long a view waits; zero: it did not wait yet.
+func (s *sorting) untilOf(view string) time.Time {
+	for _, m := range s.before.of(view).members {
+		if m.view.Name == view {
+			return m.until
+		}
+	}
+	return time.Time{}
+}
+
+// enter puts a view into a group that is as its cluster, or into one of its own.
+func (s *sorting) enter(m member, from model.ClusterKey) {
+	m.until = time.Time{}
+	if !m.alone {
+		for _, g := range s.groups {
+			if !g.isAlone() && same(g.content, m.cluster) {
+				g.members = append(g.members, m)
+				return
+			}
+		}
+	}
+	s.groups = append(s.groups, &group{key: s.newKey(m.view), content: m.cluster, from: from, members: []member{m}})
+}
+
+// isAlone reports whether no other view may enter.
+func (g *group) isAlone() bool { return g.members[0].alone }
+
+// newKey has the name of the view, unless another group has that.
+func (s *sorting) newKey(v model.View) model.ClusterKey {
+	key := model.ClusterKey{View: v.Name, Name: s.name}
+	for n := 2; slices.ContainsFunc(s.groups, func(g *group) bool { return g.key == key }); n++ {
+		key.View = fmt.Sprintf("%s#%d", v.Name, n)
+	}
+	return key
+}
+
+// update has groups follow their members.
+func (s *sorting) update() {
+	for _, g := range slices.Clone(s.groups) {
+		s.updateGroup(g)
+	}
+}
+
+func (s *sorting) updateGroup(g *group) {
+	s.expel(g)
+	if i := slices.IndexFunc(g.members, func(m member) bool { return same(g.content, m.cluster) }); i < 0 && s.agree(g.members) {
+		g.content, g.changed = g.members[0].cluster, true
+	}
+	var expired []member
+	for i := range g.members {
+		m := &g.members[i]
+		switch {
+		case same(g.content, m.cluster):
+			m.until = time.Time{}
+		case m.until.IsZero():
+			m.until = s.now.Add(s.patience)
+		}
+		if !m.until.IsZero() && !m.until.After(s.now) {
+			expired = append(expired, *m)
+		}
+	}
+	if len(expired) > 0 {
+		s.part(g, expired)
+	}
+}
+
+// agree reports whether all have the same cluster.
+func (s *sorting) agree(members []member) bool {
+	return !slices.ContainsFunc(members[1:], func(m member) bool { return !same(m.cluster, members[0].cluster) })
+}
+
+// expel has views leave whose clusters are not to be shared any more, unless they are the only ones.
+func (s *sorting) expel(g *group) {
+	for _, m := range slices.Clone(g.members) {
+		if m.alone && len(g.members) > 1 {
+			s.leave(g, m)
+		}
+	}
+}
+
+// part has views leave a group that have waited long enough. If no view wants the group as it is, those that agree and are the most take it with them, and all
+// others leave: what a view has is what its own server has sent it, now or before.
+func (s *sorting) part(g *group, expired []member) {
+	if !slices.ContainsFunc(g.members, func(m member) bool { return same(g.content, m.cluster) }) {
+		g.content, g.changed = s.mostWanted(g.members), true
+		expired = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return same(g.content, m.cluster) })
+		for i := range g.members {
+			g.members[i].until = time.Time{}
+		}
+	}
+	for _, m := range expired {
+		s.leave(g, m)
+	}
+}
+
+func (s *sorting) mostWanted(members []member) *model.Cluster {
+	var most *model.Cluster
+	best := 0
+	for _, m := range members {
+		n := 0
+		for _, other := range members {
+			if same(m.cluster, other.cluster) {
+				n++
+			}
+		}
+		if n > best {
+			most, best = m.cluster, n
+		}
+	}
+	return most
+}
+
+func (s *sorting) leave(g *group, m member) {
+	g.members = slices.DeleteFunc(g.members, func(other member) bool { return other.view.Name == m.view.Name })
+	s.enter(m, g.key)
+}
+
+// join has equal groups become one: the one of fewer views goes into the other, else the one that has changed, else the younger one. So what a view changes
+// alone moves no other view.
+func (s *sorting) join() {
+	for i := 0; i < len(s.groups); i++ {
+		for j := i + 1; j < len(s.groups); j++ {
+			into, from := s.groups[i], s.groups[j]
+			if into.isAlone() || from.isAlone() || !same(into.content, from.content) {
+				continue
+			}
+			if more := len(from.members) - len(into.members); more > 0 || more == 0 && into.changed && !from.changed {
+				into, from = from, into
+			}
+			into.members = append(into.members, from.members...)
+			s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return g == from })
+			i, j = -1, len(s.groups)
+		}
+	}
+}
+
+// named is what came out. Groups that are as before are the same.
+func (s *sorting) named() *named {
+	if len(s.groups) == 0 {
+		return nil
+	}
+	out := &named{groups: s.groups}
+	for _, g := range s.groups {
+		slices.SortFunc(g.members, func(a, b member) int { return s.rank(a.view.Name) - s.rank(b.view.Name) })
+		g.merged = s.mergedOf(g)
+		for _, m := range g.members {
+			if !m.until.IsZero() && (out.due.IsZero() || m.until.Before(out.due)) {
+				out.due = m.until
+			}
+		}
+	}
+	return out
+}
+
+func (s *sorting) rank(name string) int {
+	return slices.IndexFunc(s.views, func(v *view) bool { return v.Name == name })
+}
+
+// mergedOf is the cluster that is put in force for a group: the one of before, if nothing is new.
+func (s *sorting) mergedOf(g *group) *model.Cluster {
+	views := make([]string, len(g.members))
+	for i, m := range g.members {
+		views[i] = m.view.Name
+	}
+	if s.before != nil {
+		for _, old := range s.before.groups {
+			if old.key == g.key && old.content == g.content && old.from == g.from && old.merged.View == g.members[0].view && slices.Equal(old.merged.SeenIn(), views) {
+				return old.merged
+			}
+		}
+	}
+	if len(views) == 1 && g.key.View == views[0] && g.from == (model.ClusterKey{}) && g.content.View == g.members[0].view {
+		return g.content
+	}
+	out := *g.content
+	out.View = g.members[0].view
+	out.Common = &model.Common{Key: g.key, Views: views, From: g.from}
+	return &out
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/test/suite"
+)
+
+const patience = 300 * time.Millisecond
+
+var start = time.Unix(1000, 0)
+
+func viewNumber(i int) model.View {
+	if i == 0 {
+		return model.View{}
+	}
+	return model.View{Number: uint32(i), Name: fmt.Sprintf("v%d", i)}
+}
+
+// world is what some views say, and what is in force.
+type world struct {
+	t     *testing.T
+	m     *Merger
+	now   time.Time
+	parts []*model.Config
+	got   *Merged
+}
+
+func newWorld(t *testing.T, views int) *world {
+	return &world{t: t, m: New(patience), now: start, parts: make([]*model.Config, views)}
+}
+
+// say has a view have these clusters, by name and port.
+func (w *world) say(view int, clusters map[string]uint16) {
+	part := &model.Config{}
+	for _, name := range slices.Sorted(keysOf(clusters)) {
+		part.Clusters = append(part.Clusters, cluster(viewNumber(view), name, clusters[name]))
+	}
+	part.Passed = []model.Passed{{View: viewNumber(view)}}
+	w.parts[view] = part
+}
+
+func keysOf(m map[string]uint16) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func cluster(v model.View, name string, port uint16) *model.Cluster {
+	return &model.Cluster{View: v, Name: name, Endpoints: []model.Endpoint{{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, 1}), port), Weight: 1}}}
+}
+
+// merge puts in force what the views say.
+func (w *world) merge() {
+	w.t.Helper()
+	w.got = w.m.Merge(w.parts, w.now)
+	w.m.Accept(w.got)
+}
+
+// port is that of the endpoint of a view's cluster; 0: the view has no such cluster.
+func (w *world) port(view int, name string) uint16 {
+	c := w.got.Config.In(viewNumber(view)).Cluster(name)
+	if c == nil {
+		return 0
+	}
+	return c.Endpoints[0].Address.Port()
+}
+
+func (w *world) key(view int, name string) model.ClusterKey {
+	return w.got.Config.In(viewNumber(view)).Key(name)
+}
+
+// requirePorts compares what views have.
+func (w *world) requirePorts(name string, want ...uint16) {
+	w.t.Helper()
+	for view := range want {
+		if got := w.port(view, name); got != want[view] {
+			w.t.Fatalf("view %d has %d, want %d", view, got, want[view])
+		}
+	}
+}
+
+func three(t *testing.T) *world {
+	w := newWorld(t, 3)
+	for v := range 3 {
+		w.say(v, map[string]uint16{"a": 1})
+	}
+	w.merge()
+	w.requirePorts("a", 1, 1, 1)
+	if n := len(w.got.Config.Clusters); n != 1 || !w.got.Next.IsZero() {
+		t.Fatalf("%d clusters of three equal ones, next %s", n, w.got.Next)
+	}
+	return w
+}
+
+func TestWhatAllViewsChangeIsChangedInPlace(t *testing.T) {
+	w := three(t)
+	key := w.key(2, "a")
+	for v := range 3 {
+		w.say(v, map[string]uint16{"a": 2})
+		w.merge()
+		w.now = w.now.Add(patience / 4)
+		if v < 2 {
+			w.requirePorts("a", 1, 1, 1)
+		}
+	}
+	w.requirePorts("a", 2, 2, 2)
+	if w.key(2, "a") != key || w.key(0, "a") != key || !w.got.Next.IsZero() {
+		t.Errorf("keys %v and %v, want %v; next %s", w.key(0, "a"), w.key(2, "a"), key, w.got.Next)
+	}
+}
+
+func TestAViewThatChangesAloneLeavesTheOthersTheirCluster(t *testing.T) {
+	w := three(t)
+	before := w.got.Config.In(viewNumber(1)).Cluster("a")
+	w.say(0, map[string]uint16{"a": 2}) // whose name is in the key
+	w.merge()
+	w.requirePorts("a", 1, 1, 1)
+	if want := start.Add(patience); w.got.Next != want {
+		t.Fatalf("next %s, want %s", w.got.Next, want)
+	}
+	w.now = w.got.Next
+	w.merge()
+	w.requirePorts("a", 2, 1, 1)
+	if w.key(1, "a") != before.Key() || w.key(2, "a") != before.Key() || w.key(0, "a") == before.Key() {
+		t.Errorf("keys %v, %v, %v; it was %v", w.key(0, "a"), w.key(1, "a"), w.key(2, "a"), before.Key())
+	}
+	if c := w.got.Config.In(viewNumber(0)).Cluster("a").Common; c == nil || c.From != before.Key() {
+		t.Errorf("the cluster does not say where it comes from: %+v", c)
+	}
+
+	w.say(0, map[string]uint16{"a": 1})
+	w.merge()
+	w.requirePorts("a", 1, 1, 1)
+	if n := len(w.got.Config.Clusters); n != 1 || w.key(0, "a") != before.Key() {
+		t.Errorf("%d clusters when all are equal again, key %v, want %v", n, w.key(0, "a"), before.Key())
+	}
+}
+
+func TestAClusterThatAViewLeavesStaysTheOthers(t *testing.T) {
+	w := three(t)
+	key := w.key(1, "a")
+	w.say(0, nil)
+	w.merge()
+	w.requirePorts("a", 0, 1, 1)
+	w.parts[0] = nil
+	w.merge()
+	w.requirePorts("a", 0, 1, 1)
+	if w.key(1, "a") != key || w.key(2, "a") != key {
+		t.Errorf("keys %v and %v, want %v", w.key(1, "a"), w.key(2, "a"), key)
+	}
+	w.say(0, map[string]uint16{"a": 7})
+	w.merge()
+	w.requirePorts("a", 7, 1, 1)
+}
+
+func TestThoseThatAgreeTakeTheCluster(t *testing.T) {
+	w := three(t)
+	key := w.key(1, "a")
+	w.say(0, map[string]uint16{"a": 2})
+	w.say(1, map[string]uint16{"a": 3})
+	w.say(2, map[string]uint16{"a": 3})
+	w.merge()
+	w.requirePorts("a", 1, 1, 1)
+	w.now = w.got.Next
+	w.merge()
+	w.requirePorts("a", 2, 3, 3)
+	if w.key(1, "a") != key || w.key(2, "a") != key {
+		t.Errorf("keys %v and %v, want %v", w.key(1, "a"), w.key(2, "a"), key)
+	}
+}
+
+func TestWhatIsNotAcceptedChangesNothing(t *testing.T) {
+	w := three(t)
+	w.say(0, map[string]uint16{"a": 2})
+	refused := w.m.Merge(w.parts, w.now)
+	again := w.m.Merge(w.parts, w.now)
+	if refused.Next != again.Next || len(again.Config.Clusters) != 1 {
+		t.Errorf("next %s, then %s", refused.Next, again.Next)
+	}
+	w.say(0, map[string]uint16{"a": 1})
+	w.merge()
+	if !w.got.Next.IsZero() || len(w.got.Config.Clusters) != 1 {
+		t.Errorf("next %s, %d clusters", w.got.Next, len(w.got.Config.Clusters))
+	}
+}
+
+func TestWhatIsNotShared(t *testing.T) {
+	at := netip.MustParseAddrPort("10.0.0.1:1")
+	for _, tt := range []struct {
+		name   string
+		change func(*model.Config)
+	}{
+		{"names", func(p *model.Config) { p.Clusters[0].Discovery = model.StrictDNS }},
+		{"TLS", func(p *model.Config) { p.Clusters[0].Endpoints[0].TLS = &model.UpstreamTLS{Key: "k"} }},
+		{"secrets to come", func(p *model.Config) { p.Clusters[0].Sockets = []*model.UpstreamTLS{{Key: "k"}} }},
+		{"a listener's address", func(p *model.Config) {
+			p.Listeners = []*model.Listener{{View: p.Clusters[0].View, Name: "l", Address: at, Routes: &model.RouteTable{}}}
+		}},
+		{"the port of a listener at all addresses", func(p *model.Config) {
+			l := &model.Listener{View: p.Clusters[0].View, Name: "l", Bound: true, Address: netip.MustParseAddrPort("0.0.0.0:1"), Routes: &model.RouteTable{}}
+			p.Listeners = []*model.Listener{l}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			for v := range 3 {
+				w.say(v, map[string]uint16{"a": 1})
+			}
+			for v := range 2 {
+				tt.change(w.parts[v])
+			}
+			w.merge()
+			if n := len(w.got.Config.Clusters); n != 3 {
+				t.Errorf("%d clusters, want 3", n)
+			}
+			// One that becomes so leaves at once.
+			shared := three(t)
+			shared.say(1, map[string]uint16{"a": 1})
+			tt.change(shared.parts[1])
+			shared.merge()
+			if n := len(shared.got.Config.Clusters); n != 2 || !shared.got.Next.IsZero() {
+				t.Errorf("%d clusters, want 2; next %s", n, shared.got.Next)
+			}
+		})
+	}
+}
+
+func TestOneViewAloneIsAsItSays(t *testing.T) {
+	w := newWorld(t, 3)
+	w.say(0, map[string]uint16{"a": 1})
+	w.merge()
+	if w.got.Config != w.parts[0] {
+		t.Error("the only part is another one")
+	}
+	key, in := w.key(0, "a"), w.got.Config.Clusters[0]
+	w.say(1, map[string]uint16{"a": 2})
+	w.merge()
+	w.requirePorts("a", 1, 2, 0)
+	if w.key(0, "a") != key || w.got.Config.Clusters[0] != in {
+		t.Error("another view makes a new cluster of the first one's")
+	}
+}
+
+// TestViewsHaveWhatTheySay has views change at random, alike and apart, and compares with what each says.
+func TestViewsHaveWhatTheySay(t *testing.T) {
+	seed := suite.Seed(t)
+	forks, shared := 0, 0
+	for round := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, round))
+		w := newWorld(t, 2+random.IntN(5))
+		said := make([]map[string]uint16, len(w.parts))
+		history := make([]map[string][]uint16, len(w.parts))
+		for v := range w.parts {
+			said[v], history[v] = map[string]uint16{}, map[string][]uint16{}
+		}
+		for range 60 {
+			name, port := string(rune('a'+random.IntN(4))), uint16(random.IntN(4))
+			for v := range w.parts {
+				if random.IntN(2) == 0 {
+					continue // this view hears of it later, or never
+				}
+				if port == 0 {
+					delete(said[v], name)
+					history[v][name] = nil
+				} else {
+					said[v][name] = port
+				}
+				if random.IntN(6) == 0 {
+					said[v] = map[string]uint16{}
+					history[v] = map[string][]uint16{}
+				}
+				w.say(v, said[v])
+				w.mergeAndCompare(said, history)
+			}
+			w.now = w.now.Add(time.Duration(random.IntN(3)) * patience / 4)
+			w.mergeAndCompare(said, history)
+			if random.IntN(4) == 0 {
+				w.expire()
+				w.mergeAndCompare(said, history)
+				w.requireQuiet(said)
+				for _, c := range w.got.Config.Clusters {
+					if len(c.SeenIn()) > 1 {
+						shared++
+					}
+					if c.Common != nil && c.Common.From != (model.ClusterKey{}) {
+						forks++
+					}
+				}
+			}
+		}
+		for v := range w.parts {
+			w.parts[v] = nil
+		}
+		w.merge()
+		if len(w.got.clusters) != 0 || len(w.got.waiting) != 0 || len(w.got.Config.Clusters) != 0 {
+			t.Fatalf("round %d: something is left: %d names, %d waiting", round, len(w.got.clusters), len(w.got.waiting))
+		}
+	}
+	if forks < 100 || shared < 500 {
+		t.Errorf("%d clusters were forks, %d shared; want more", forks, shared)
+	}
+}
+
+// expire lets the time pass until no view waits.
+func (w *world) expire() {
+	for !w.got.Next.IsZero() {
+		w.now = w.got.Next
+		w.merge()
+	}
+}
+
+// mergeAndCompare sees that a view has what it says, or said while it waits; what stays is the same pointer, and keys are unique.
+func (w *world) mergeAndCompare(said []map[string]uint16, history []map[string][]uint16) {
+	w.t.Helper()
+	before := map[model.ClusterKey]*model.Cluster{}
+	if w.got != nil {
+		for _, c := range w.got.Config.Clusters {
+			before[c.Key()] = c
+		}
+	}
+	w.merge()
+	for v := range said {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			want, got := said[v][name], w.port(v, name)
+			if got != want && !slices.Contains(history[v][name], got) {
+				w.t.Fatalf("view %d has %s %d, says %d, and said %v", v, name, got, want, history[v][name])
+			}
+			if got != want && w.got.Next.IsZero() {
+				w.t.Fatalf("view %d has %s %d, says %d, and waits for nothing", v, name, got, want)
+			}
+			if want != 0 && !slices.Contains(history[v][name], want) {
+				history[v][name] = append(history[v][name], want)
+			}
+		}
+	}
+	seen := map[model.ClusterKey]bool{}
+	for _, c := range w.got.Config.Clusters {
+		if seen[c.Key()] {
+			w.t.Fatalf("%s stands there twice", c.Key())
+		}
+		seen[c.Key()] = true
+		for _, v := range c.SeenIn() {
+			if w.got.Config.In(model.View{Name: v}).Cluster(c.Name) != c {
+				w.t.Fatalf("%s is not what view %q means", c.Key(), v)
+			}
+		}
+		if old := before[c.Key()]; old != nil && old != c && same(old, c) && slices.Equal(old.SeenIn(), c.SeenIn()) && old.View == c.View && old.Common == c.Common && w.got.clusters != nil {
+			w.t.Fatalf("%s is another one though nothing has changed", c.Key())
+		}
+	}
+}
+
+// requireQuiet sees that there is a cluster for each content.
+func (w *world) requireQuiet(said []map[string]uint16) {
+	w.t.Helper()
+	distinct := map[string]bool{}
+	for _, of := range said {
+		for name, port := range of {
+			distinct[fmt.Sprint(name, port)] = true
+		}
+	}
+	if got := len(w.got.Config.Clusters); got != len(distinct) {
+		w.t.Fatalf("%d clusters, want one for each of %d contents", got, len(distinct))
+	}
+}
