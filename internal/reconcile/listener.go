@@ -30,37 +30,19 @@ type listener struct {
 // linkListeners writes all that is new and then switches to it, so that
 // what can fail for want of room fails before anything is switched.
 func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
-	drafts := make([]*routes.Draft, len(wanted))
+	moves := r.movesTo(wanted)
 	defer func() {
-		for _, d := range drafts {
-			if d != nil {
-				d.Close()
-			}
+		for _, m := range moves.all {
+			m.close()
 		}
 	}()
-	for i := range wanted {
-		l := &wanted[i]
-		if l.PassesBy {
-			continue
-		}
-		known := r.listeners[l.Key()]
-		if known != nil && known.live.Holds(l.Table) {
-			continue
-		}
-		var live *routes.Version
-		if known != nil {
-			live = known.live
-		}
-		d, err := r.routes.NewDraft(l.Key(), live, l.Table)
-		if err == nil {
-			drafts[i], err = d, d.Prepare()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.View.Listener(l.Name), err)
+	for _, m := range moves.all {
+		if err := r.prepare(m); err != nil {
+			return fmt.Errorf("%s: %w", m.first, err)
 		}
 	}
 	for i := range wanted {
-		if err := r.link(&wanted[i], drafts[i]); err != nil {
+		if err := r.link(&wanted[i], moves.of[wanted[i].Key()]); err != nil {
 			return fmt.Errorf("%s: %w", wanted[i].View.Listener(wanted[i].Name), err)
 		}
 	}
@@ -82,8 +64,8 @@ func (r *Reconciler) checkNumbers(wanted []compile.Listener) error {
 	return nil
 }
 
-// link puts a draft in force, if there is one, and sees that the listener's address is intercepted.
-func (r *Reconciler) link(l *compile.Listener, d *routes.Draft) error {
+// link makes a move, if there is one, and sees that the listener's address is intercepted.
+func (r *Reconciler) link(l *compile.Listener, m *move) error {
 	known, err := r.listenerFor(l)
 	if err != nil {
 		return err
@@ -94,18 +76,10 @@ func (r *Reconciler) link(l *compile.Listener, d *routes.Draft) error {
 		}
 		return r.dropTable(known)
 	}
-	switch {
-	case d == nil:
-	case d.Next == known.live:
-		if err := d.Change(); err != nil {
+	if m != nil {
+		if err := r.moveTo(known, m); err != nil {
 			return err
 		}
-	default:
-		if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, known.number, maps.Listener{Table: d.Next.Number()}); err != nil {
-			return err
-		}
-		r.routes.ReplaceVersion(d.Next, known.live)
-		known.live = d.Next
 	}
 	return r.show(known, interceptedBy(l), known.number)
 }

@@ -13,6 +13,7 @@ import (
 type Draft struct {
 	r     *Reconciler
 	table *tables.Table
+	owner Owner
 	// live is the version in force; nil: there is none.
 	live   *Version
 	vhosts []draftVHost
@@ -42,9 +43,10 @@ type draftVHost struct {
 	changed bool
 }
 
-// NewDraft finds, or takes numbers for, the lists of a listener's table; they are written by flush.
-// The caller closes the draft. Nil stands for no live version.
-func (r *Reconciler) NewDraft(owner maps.ListenerKey, live *Version, t *tables.Table) (*Draft, error) {
+// NewDraft finds, or takes numbers for, the lists of a table; they are written by flush. The caller closes the draft. It takes the place of the live version, which
+// may become it: so all listeners that point to that one are to have this table, and they are to point to no other one with its Owner. Nil stands for no live version.
+func (r *Reconciler) NewDraft(live *Version, t *tables.Table) (*Draft, error) {
+	owner := r.ownerFor(live)
 	d, err := r.draftWith(owner, live, t, live != nil)
 	if err != nil || len(d.changes) == 0 || d.isChangeable() {
 		return d, err
@@ -53,9 +55,18 @@ func (r *Reconciler) NewDraft(owner maps.ListenerKey, live *Version, t *tables.T
 	return r.draftWith(owner, live, t, false)
 }
 
+// ownerFor is that of the version which is followed, or a new one.
+func (r *Reconciler) ownerFor(live *Version) Owner {
+	if live != nil {
+		return live.owner
+	}
+	r.lastOwner++
+	return r.lastOwner
+}
+
 // draftWith may keep the numbers of indexes that are to be changed.
-func (r *Reconciler) draftWith(owner maps.ListenerKey, live *Version, t *tables.Table, keepsIndexes bool) (*Draft, error) {
-	d := &Draft{r: r, table: t, live: live}
+func (r *Reconciler) draftWith(owner Owner, live *Version, t *tables.Table, keepsIndexes bool) (*Draft, error) {
+	d := &Draft{r: r, table: t, owner: owner, live: live}
 	s := r.newSource(owner, t)
 	defer s.close()
 	d.numberValues(s)
@@ -291,6 +302,6 @@ func (d *Draft) Change() error {
 		return err
 	}
 	d.r.releaseVHosts(before)
-	v.table, v.vhosts, v.torn = d.table, vhosts, false
+	v.table, v.sum, v.vhosts, v.torn = d.table, SumOf(d.table), vhosts, false
 	return nil
 }

@@ -38,12 +38,12 @@ type storedBucket struct {
 	list indices.Span
 }
 
-// index are the buckets that have one number. It is found by what it holds, like an interned list, but by its owner only, who may
-// change it in place.
+// index are the buckets that have one number. It is found by what it holds, like an interned list, but by its owner only, whose live
+// version may change it in place.
 type index struct {
 	indices.Span
 	of    *indexes
-	owner maps.ListenerKey
+	owner Owner
 	hash  uint64
 	// buckets are sorted by classes. The index has a reference to their routes.
 	buckets []storedBucket
@@ -72,7 +72,7 @@ func newIndexes(cfg *maps.Config, n *Allocators, stats *writes.Stats) *indexes {
 	}
 }
 
-func (s *indexes) hashOf(owner maps.ListenerKey, buckets []bucket) uint64 {
+func (s *indexes) hashOf(owner Owner, buckets []bucket) uint64 {
 	return hashOf(s.seed, buckets) ^ maphash.Comparable(s.seed, owner)
 }
 
@@ -82,7 +82,7 @@ func (x *index) holds(buckets []bucket) bool {
 }
 
 // get returns the owner's index with these buckets, held for the caller, who hands over what it holds of the routes.
-func (s *indexes) get(owner maps.ListenerKey, buckets []bucket) (*index, error) {
+func (s *indexes) get(owner Owner, buckets []bucket) (*index, error) {
 	hash := s.hashOf(owner, buckets)
 	for _, x := range s.found[hash] {
 		if x.owner == owner && x.holds(buckets) {

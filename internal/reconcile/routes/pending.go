@@ -30,11 +30,17 @@ func (p *pendingReclaim) addVHost(v *vhost) {
 	}
 }
 
-// ReplaceVersion notes that one version has been linked in the other's place; either may be nil.
+// ReplaceVersion notes that a listener has been linked to one version in the other's place; either may be nil.
 func (r *Reconciler) ReplaceVersion(linked, old *Version) {
 	p := &r.pending
-	p.versions = slices.DeleteFunc(p.versions, func(v *Version) bool { return v == linked })
-	if old != nil {
+	if linked != nil {
+		linked.listeners++
+		p.versions = slices.DeleteFunc(p.versions, func(v *Version) bool { return v == linked })
+	}
+	if old == nil {
+		return
+	}
+	if old.listeners--; old.listeners == 0 {
 		p.versions = append(p.versions, old)
 	}
 }

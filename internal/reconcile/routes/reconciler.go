@@ -28,6 +28,7 @@ type Reconciler struct {
 	manyPaths int
 	// nextClass is a class that no value has been given.
 	nextClass uint32
+	lastOwner Owner
 }
 
 // Config is what route tables are written to, and with.

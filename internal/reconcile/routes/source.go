@@ -22,7 +22,7 @@ type source struct {
 	buckets []int
 	scratch []maps.Route
 	// owner of the indexes.
-	owner maps.ListenerKey
+	owner Owner
 	// classes in the maps by slot and class in the table.
 	classes [maps.MaxClasses][]uint32
 	// counterparts are the live indexes that may be changed to become those of a number; changes says how, and users how many numbers
@@ -32,7 +32,7 @@ type source struct {
 	users        map[*index]int
 }
 
-func (r *Reconciler) newSource(owner maps.ListenerKey, t *tables.Table) *source {
+func (r *Reconciler) newSource(owner Owner, t *tables.Table) *source {
 	s := &source{
 		r: r, table: t, owner: owner, users: map[*index]int{},
 		lists: make([]*interned[maps.Route], len(t.Routes)), tuples: make([]*interned[maps.Tuple], len(t.Tuples)),

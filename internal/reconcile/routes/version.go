@@ -3,16 +3,22 @@
 package routes
 
 import (
+	"hash/maphash"
+
 	"github.com/xlb-project/xlb/internal/compile/tables"
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/reconcile/indices"
 	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
-// Version is one version of one listener's route table in the maps. It belongs to its
-// listener, or it is unlinked.
+// Version is one version of a route table in the maps. Listeners point to it, or it is unlinked.
 type Version struct {
 	table *tables.Table
+	// sum is the table's, owner that of its indexes and virtual hosts: those of the version that it follows.
+	sum   uint64
+	owner Owner
+	// listeners is how many point to it.
+	listeners int
 	// torn says that a change in place did not come to its end: then the table is not what the maps hold.
 	torn bool
 
@@ -34,7 +40,7 @@ type Version struct {
 // newVersion takes the numbers for a version and writes all of it that the maps do not hold yet, children first. It
 // starts, and after an error stays, unlinked.
 func (r *Reconciler) newVersion(d *Draft) (*Version, error) {
-	v := &Version{table: d.table, automata: d.takeAutomata()}
+	v := &Version{table: d.table, sum: SumOf(d.table), owner: d.owner, automata: d.takeAutomata()}
 	r.pending.versions = append(r.pending.versions, v)
 	var err error
 	if v.index, err = r.indices.Tables.Take(1); err != nil {
@@ -65,6 +71,35 @@ func (v *Version) Number() uint32 { return v.index.First }
 // is enough: one that a live table names keeps its index.
 func (v *Version) Holds(t *tables.Table) bool {
 	return v != nil && !v.torn && v.table.Equal(t)
+}
+
+// Sum is that of the table.
+func (v *Version) Sum() uint64 { return v.sum }
+
+// Owner is the owner of the version's indexes and virtual hosts.
+func (v *Version) Owner() Owner { return v.owner }
+
+// Owner is a succession of versions: each shares virtual hosts and indexes with the one that it follows. While listeners point to two of them neither may be
+// changed in place.
+type Owner uint64
+
+var sumSeed = maphash.MakeSeed()
+
+// SumOf is the same for tables that are the same, and seldom for others.
+func SumOf(t *tables.Table) uint64 {
+	var h maphash.Hash
+	h.SetSeed(sumSeed)
+	for i := range t.Paths {
+		_, _ = h.WriteString(t.Paths[i].Key)
+	}
+	sum := h.Sum64()
+	for i := range t.Routes {
+		sum = sum*31 + maphash.Comparable(sumSeed, t.Routes[i])
+	}
+	for i := range t.Splits {
+		sum = sum*31 + maphash.Comparable(sumSeed, t.Splits[i])
+	}
+	return sum
 }
 
 // takeVHosts gives a version the draft's virtual hosts: live ones, if they are the same, and new ones.
