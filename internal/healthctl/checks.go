@@ -61,8 +61,9 @@ func (mgr *Manager) startLocked(m *member, before *prober, config *model.HealthC
 	}
 	pr := m.prober
 	e.Address = m.address
+	dial := mgr.cfg.Dial(m.cluster.view, e, config.HTTP != nil)
 	mgr.cfg.Spawn(func() {
-		mgr.probe(ctx, m, pr, config, e.TLS, health.NewProbe(config, m.cluster.key.Name, e, mgr.cfg.Dial(m.cluster.view, e, config.HTTP != nil)))
+		mgr.probe(ctx, m, pr, config, e.TLS, health.NewProbe(config, m.cluster.key.Name, e, dial))
 	})
 }
 

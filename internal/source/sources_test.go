@@ -249,14 +249,14 @@ func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
 		if err := r.reload("blue", 9100); err != nil {
 			t.Fatal(err)
 		}
-		r.refuse = errors.New("no room")
+		r.Exclusive(func() { r.refuse = errors.New("no room") })
 		time.Sleep(sharedPatience)
 		synctest.Wait()
 		blue := func() uint16 { return r.last().In(model.View{Name: "blue"}).Cluster("b").Endpoints[0].Address.Port() }
 		if got := blue(); got != 9000 {
 			t.Errorf("port %d in force while nothing can be put in force", got)
 		}
-		r.refuse = nil
+		r.Exclusive(func() { r.refuse = nil })
 		time.Sleep(mergePace)
 		synctest.Wait()
 		if got := blue(); got != 9100 {
