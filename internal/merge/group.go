@@ -219,7 +219,8 @@ func (s *sorting) updateGroup(g *group) {
 			expired = append(expired, *m)
 		}
 	}
-	if len(expired) > 0 {
+	if len(expired) > 0 && !s.hold {
+		s.parted = true
 		s.part(g, expired)
 	}
 }

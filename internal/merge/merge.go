@@ -28,6 +28,8 @@ type Merged struct {
 	Config *model.Config
 	// Next is when to merge again, though no part has changed; zero: there is no need.
 	Next time.Time
+	// Parted: some view has waited long enough, and has left the others.
+	Parted bool
 
 	views []*view
 	// clusters are the groups of each name, of two parts or more.
@@ -51,6 +53,13 @@ type view struct {
 // Merge merges the parts of all views, the shared one first; nil is one of which nothing is known yet. What it returns is the base of the next one once it is in
 // force: see Accept.
 func (m *Merger) Merge(parts []*model.Config, now time.Time) *Merged {
+	return m.merge(parts, now, false)
+}
+
+// Hold is Merge, but for views that have waited long enough: they wait on, with what they have.
+func (m *Merger) Hold(parts []*model.Config, now time.Time) *Merged { return m.merge(parts, now, true) }
+
+func (m *Merger) merge(parts []*model.Config, now time.Time, hold bool) *Merged {
 	var views []*view
 	for i, p := range parts {
 		if p != nil && (i == 0 || len(p.Listeners)+len(p.Clusters)+len(p.Passed) > 0) {
@@ -64,6 +73,7 @@ func (m *Merger) Merge(parts []*model.Config, now time.Time) *Merged {
 		return &Merged{Config: views[0].part, views: views}
 	}
 	r := newRun(m, views, now)
+	r.hold = hold
 	for name := range r.touched {
 		r.regroup(name)
 	}
@@ -95,6 +105,8 @@ var nothing = &model.Config{}
 type run struct {
 	*Merger
 	now time.Time
+	// hold: no view leaves for having waited. parted: some view has.
+	hold, parted bool
 	// views are those of now, before those of what is in force, by name.
 	views  []*view
 	before map[string]*view
@@ -193,7 +205,7 @@ func (r *run) merged() *Merged {
 	}
 	r.list(out)
 	r.name(out)
-	out.Config = r.config()
+	out.Config, out.Parted = r.config(), r.parted
 	out.views = slices.DeleteFunc(r.views, func(v *view) bool { return v.part == nothing && len(v.names.Keys) == 0 })
 	return out
 }

@@ -197,6 +197,27 @@ func TestWhatIsNotAcceptedChangesNothing(t *testing.T) {
 	}
 }
 
+func TestAViewThatIsHeldWaitsOn(t *testing.T) {
+	w := three(t)
+	w.say(0, map[string]uint16{"a": 2})
+	w.say(1, map[string]uint16{"a": 1, "b": 5})
+	w.merge()
+	w.now = w.got.Next.Add(time.Second)
+	w.say(1, map[string]uint16{"a": 1, "b": 6})
+	if wanted := w.m.Merge(w.parts, w.now); !wanted.Parted {
+		t.Error("no view has left when its time is over")
+	}
+	w.got = w.m.Hold(w.parts, w.now)
+	w.m.Accept(w.got)
+	w.requirePorts("a", 1, 1, 1)
+	w.requirePorts("b", 0, 6, 0)
+	if w.got.Parted || w.got.Next.IsZero() {
+		t.Errorf("parted %t, next %s", w.got.Parted, w.got.Next)
+	}
+	w.merge()
+	w.requirePorts("a", 2, 1, 1)
+}
+
 func TestWhatIsNotShared(t *testing.T) {
 	at := netip.MustParseAddrPort("10.0.0.1:1")
 	for _, tt := range []struct {

@@ -370,8 +370,23 @@ func TestAClusterThatViewsLeaveForTakesItsHealthAlong(t *testing.T) {
 	g.mustSetHealth(9000, 0, maps.EndpointUnhealthy)
 	g.mustSetHealth(9001, maps.EndpointEjected, maps.EndpointUnhealthy)
 
+	errorsOf := func(view string) (sum uint32) {
+		for _, e := range g.r.Endpoints() {
+			if e.Cluster.View == view {
+				sum += g.kernel.sh.Endpoints[e.Index].Errors + 100*g.kernel.sh.Endpoints[e.Index].GatewayErrors
+			}
+		}
+		return sum
+	}
+	for _, e := range g.r.Endpoints() {
+		g.kernel.sh.Endpoints[e.Index].Errors, g.kernel.sh.Endpoints[e.Index].GatewayErrors = 2, 1
+	}
+
 	own := checked(model.ClusterKey{View: "shop", Name: "web"}, all.Key(), 9000, 9001, 9002, 9003)
 	g.mustApply(&model.Config{Clusters: []*model.Cluster{all, own}})
+	if got := errorsOf("shop"); got != 306 {
+		t.Errorf("errors in a row: %d, want those of three endpoints", got)
+	}
 	want := map[int]maps.EndpointFlags{9000: 0, 9001: maps.EndpointEjected, 9002: maps.EndpointUnhealthy, 9003: maps.EndpointUnhealthy}
 	if diff := cmp.Diff(want, flagsOf("shop")); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
@@ -380,7 +395,7 @@ func TestAClusterThatViewsLeaveForTakesItsHealthAlong(t *testing.T) {
 	// What the new one does not ask about it does not take over: no check would ever clear it.
 	bare := &model.Cluster{Name: "web", Endpoints: own.Endpoints, Common: &model.Common{Key: model.ClusterKey{View: "bank", Name: "web"}, Views: []string{"bank"}, From: all.Key()}}
 	g.mustApply(&model.Config{Clusters: []*model.Cluster{all, own, bare}})
-	if diff := cmp.Diff(map[int]maps.EndpointFlags{9000: 0, 9001: 0, 9002: 0, 9003: 0}, flagsOf("bank")); diff != "" {
+	if diff := cmp.Diff(map[int]maps.EndpointFlags{9000: 0, 9001: 0, 9002: 0, 9003: 0}, flagsOf("bank")); diff != "" || errorsOf("bank") != 0 {
 		t.Errorf("flags without checks (-want +got):\n%s", diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/xlb-project/xlb/internal/merge"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/internal/shutdown"
 )
 
 const (
@@ -34,9 +35,28 @@ func newMerging(log *slog.Logger) merging {
 	return merging{Merger: merge.New(sharedPatience), log: log}
 }
 
-// activateParts puts in force what the Sources say. Needs s.mu.
+// activateParts puts in force what the Sources say. What a view has waited for keeps no other from being changed: if it cannot be put in force the view has what it
+// had, and there will be a retry. Needs s.mu.
 func (s *Sources) activateParts(parts []*model.Config) error {
-	merged := s.merging.Merge(parts, time.Now())
+	now := time.Now()
+	merged := s.merging.Merge(parts, now)
+	err := s.activateMerged(merged)
+	if err == nil {
+		s.mergeAt(merged.Next)
+		return nil
+	}
+	if !merged.Parted || errors.Is(err, shutdown.ErrEnding) {
+		return err
+	}
+	if own := s.activateMerged(s.merging.Hold(parts, now)); own != nil {
+		return own
+	}
+	s.merging.log.Error("clusters that views shared are not in force yet as these views have them now", "err", err)
+	s.mergeAt(now.Add(mergePace))
+	return nil
+}
+
+func (s *Sources) activateMerged(merged *merge.Merged) error {
 	if err := s.cfg.Activate(merged.Config); err != nil {
 		if full, is := errors.AsType[*reconcile.FullError](err); is {
 			return &fullOf{full, merged.Config}
@@ -44,7 +64,6 @@ func (s *Sources) activateParts(parts []*model.Config) error {
 		return err
 	}
 	s.merging.Accept(merged)
-	s.mergeAt(merged.Next)
 	return nil
 }
 
@@ -60,15 +79,15 @@ func (s *Sources) mergeAt(at time.Time) {
 	}
 }
 
-// mergeAgain puts in force what views have waited for. If that is not possible the views keep what they have, and there will be a retry.
+// mergeAgain puts in force what views have waited for.
 func (s *Sources) mergeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.merging.ended {
 		return
 	}
-	if err := s.activateParts(partsOf(s.list())); err != nil {
-		s.merging.log.Error("clusters that views shared are not in force yet as these views have them now", "err", err)
+	if err := s.activateParts(partsOf(s.list())); err != nil && !errors.Is(err, shutdown.ErrEnding) {
+		s.merging.log.Error("clusters that views share are not in force as these views have them", "err", err)
 		s.mergeAt(time.Now().Add(mergePace))
 	}
 }

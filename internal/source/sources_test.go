@@ -44,6 +44,8 @@ type viewsRig struct {
 	// active are the configurations that were put in force, refuse is what the next one is refused with.
 	active []*model.Config
 	refuse error
+	// refuses says why one is refused; nil refuses nothing.
+	refuses func(*model.Config) error
 	// mu guards active where files are followed.
 	mu sync.Mutex
 }
@@ -65,6 +67,9 @@ func newViewsRig(t *testing.T) *viewsRig {
 		Activate: func(cfg *model.Config) error {
 			if r.refuse != nil {
 				return r.refuse
+			}
+			if r.refuses != nil && r.refuses(cfg) != nil {
+				return r.refuses(cfg)
 			}
 			if !r.started {
 				t.Error("what a source says from here on would be kept, and not put in force")
@@ -99,7 +104,10 @@ func (r *viewsRig) reload(view string, port int) error {
 }
 
 // last is what was put in force last.
-func (r *viewsRig) last() *model.Config { return r.active[len(r.active)-1] }
+func (r *viewsRig) last() (cfg *model.Config) {
+	r.Exclusive(func() { cfg = r.active[len(r.active)-1] })
+	return cfg
+}
 
 // ports are those of the clusters b, by their views.
 func ports(cfg *model.Config) map[string]uint16 {
@@ -261,6 +269,47 @@ func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
 		synctest.Wait()
 		if got := blue(); got != 9100 {
 			t.Errorf("port %d, want 9100", got)
+		}
+	})
+}
+
+// What a view has waited for, and cannot be put in force, keeps no other view from being changed.
+func TestWhatAViewHasWaitedForKeepsNoOtherFromBeingChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		for _, view := range []string{"", "blue", "red"} {
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		portOf := func(cfg *model.Config, view string) uint16 {
+			return cfg.In(model.View{Name: view}).Cluster("b").Endpoints[0].Address.Port()
+		}
+		r.Exclusive(func() {
+			r.refuses = func(cfg *model.Config) error {
+				if portOf(cfg, "blue") == 9100 {
+					return errors.New("no room")
+				}
+				return nil
+			}
+		})
+		if err := r.reload("blue", 9100); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * sharedPatience)
+		if err := r.reload("red", 9200); err != nil {
+			t.Errorf("another view is refused: %v", err)
+		}
+		time.Sleep(2 * sharedPatience)
+		synctest.Wait()
+		if got := []uint16{portOf(r.last(), ""), portOf(r.last(), "blue")}; !slices.Equal(got, []uint16{9000, 9000}) {
+			t.Errorf("ports %v, want 9000 of both", got)
+		}
+		r.Exclusive(func() { r.refuses = nil })
+		time.Sleep(2 * mergePace)
+		synctest.Wait()
+		if got := []uint16{portOf(r.last(), ""), portOf(r.last(), "blue"), portOf(r.last(), "red")}; !slices.Equal(got, []uint16{9000, 9100, 9200}) {
+			t.Errorf("ports %v in the end", got)
 		}
 	})
 }

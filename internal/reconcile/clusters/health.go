@@ -123,7 +123,12 @@ func (r *Reconciler) takeHealth(e *endpoint, of *clusters.Cluster, as *clusters.
 	if of.Ejects {
 		taken |= maps.EndpointEjected
 	}
-	flags := maps.EndpointFlags(atomic.LoadUint32(&r.sh.Endpoints[other.index].Flags))
+	before, now := &r.sh.Endpoints[other.index], &r.sh.Endpoints[e.index]
+	if of.Ejects {
+		atomic.StoreUint32(&now.Errors, atomic.LoadUint32(&before.Errors))
+		atomic.StoreUint32(&now.GatewayErrors, atomic.LoadUint32(&before.GatewayErrors))
+	}
+	flags := maps.EndpointFlags(atomic.LoadUint32(&before.Flags))
 	r.setFlags(HealthChange{Endpoint: e.index, Set: flags & taken, Clear: taken})
 	e.since = other.since
 }

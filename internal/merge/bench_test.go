@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+)
+
+// BenchmarkMerge has one cluster of one view change, of some views with many equal clusters each: alone, which makes it wait, and together with all others.
+func BenchmarkMerge(b *testing.B) {
+	for _, size := range []struct{ views, clusters int }{{5, 10000}, {60, 1000}} {
+		many := func(view int, port uint16) *model.Config {
+			p := &model.Config{}
+			for i := range size.clusters {
+				p.Clusters = append(p.Clusters, cluster(viewNumber(view), fmt.Sprintf("service%05d", i), port))
+			}
+			return p
+		}
+		parts := make([]*model.Config, size.views)
+		for v := range parts {
+			parts[v] = many(v, 1)
+		}
+		changed := func(view int) *model.Config {
+			p := *parts[view]
+			p.Clusters = slices.Clone(p.Clusters)
+			p.Clusters[77] = cluster(viewNumber(view), "service00077", 2)
+			return &p
+		}
+		name := fmt.Sprintf("%d views of %d", size.views, size.clusters)
+		b.Run(name+"/at first", func(b *testing.B) {
+			for b.Loop() {
+				New(patience).Merge(parts, start)
+			}
+		})
+		alone, together := slices.Clone(parts), make([]*model.Config, size.views)
+		alone[1] = changed(1)
+		for v := range together {
+			together[v] = changed(v)
+		}
+		for _, of := range []struct {
+			name string
+			to   []*model.Config
+		}{{"alone", alone}, {"together", together}} {
+			b.Run(name+"/"+of.name, func(b *testing.B) {
+				m := New(patience)
+				m.Accept(m.Merge(parts, start))
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					i++
+					now := m.Merge([][]*model.Config{of.to, parts}[i%2], start)
+					m.Accept(now)
+				}
+			})
+		}
+	}
+}
