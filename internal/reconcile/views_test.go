@@ -357,6 +357,11 @@ func (g *rig) requireNothingLeft(cfg *model.Config) {
 	}
 }
 
+// together is what is put in force of the parts of all views.
+func together(parts []*model.Config) *model.Config {
+	return merge.New(0).Merge(parts, time.Unix(1, 0)).Config
+}
+
 // Listeners that there are no numbers for are refused before anything is switched, also of another view; those that are there need none.
 func TestListenersWithoutNumbersChangeNothing(t *testing.T) {
 	sizes := testSizes

@@ -46,14 +46,12 @@ type viewsRig struct {
 	refuse error
 	// refuses says why one is refused; nil refuses nothing.
 	refuses func(*model.Config) error
-	// mu guards active where files are followed.
+	// mu guards active where files are followed, or views wait.
 	mu sync.Mutex
 }
 
 // portsNow is ports of what was put in force last, where files are followed.
 func (r *viewsRig) portsNow() map[string]uint16 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return ports(r.last())
 }
 
@@ -104,9 +102,10 @@ func (r *viewsRig) reload(view string, port int) error {
 }
 
 // last is what was put in force last.
-func (r *viewsRig) last() (cfg *model.Config) {
-	r.Exclusive(func() { cfg = r.active[len(r.active)-1] })
-	return cfg
+func (r *viewsRig) last() *model.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.active[len(r.active)-1]
 }
 
 // ports are those of the clusters b, by their views.

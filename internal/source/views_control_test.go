@@ -205,7 +205,7 @@ func newControlled(t *testing.T, p *plane, patience map[string]string) *controll
 	}
 	var running sync.WaitGroup
 	c.Sources = NewSources(Config{
-		Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Cluster: func(model.ClusterKey) *model.Cluster { return nil }, Spawn: func(f func()) { running.Go(f) },
+		Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Cluster: func(model.View, string) *model.Cluster { return nil }, Spawn: func(f func()) { running.Go(f) },
 		Activate: func(cfg *model.Config) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
