@@ -4,6 +4,7 @@ package merge
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -58,4 +59,39 @@ func BenchmarkMerge(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkPush has one cluster of many endpoints change, of which views hear one after another.
+func BenchmarkPush(b *testing.B) {
+	for _, views := range []int{5, 255} {
+		parts := func(last uint16) []*model.Config {
+			list := make([]*model.Config, views)
+			for v := range list {
+				list[v] = &model.Config{Clusters: []*model.Cluster{wide(viewNumber(v), last)}}
+			}
+			return list
+		}
+		before, next := parts(1), parts(2)
+		b.Run(fmt.Sprintf("%d views", views), func(b *testing.B) {
+			m := New(patience)
+			m.Accept(m.Merge(before, start))
+			for b.Loop() {
+				now := slices.Clone(before)
+				for v := range now {
+					now[v] = next[v]
+					m.Accept(m.Merge(now, start))
+				}
+				m.Accept(m.Merge(before, start))
+			}
+		})
+	}
+}
+
+func wide(v model.View, last uint16) *model.Cluster {
+	c := cluster(v, "service", last)
+	for i := range 1000 {
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), 80)
+		c.Endpoints = append(c.Endpoints, model.Endpoint{Address: at, Weight: 1})
+	}
+	return c
 }

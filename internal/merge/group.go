@@ -21,8 +21,9 @@ type named struct {
 // group is a cluster that is in force. It is never changed.
 type group struct {
 	key model.ClusterKey
-	// content is the cluster as some view has, or had, it; from as model.Common has it.
+	// content is the cluster as some view has, or had, it, of that kind; from as model.Common has it.
 	content *model.Cluster
+	kind    *model.Cluster
 	from    model.ClusterKey
 	members []member
 	merged  *model.Cluster
@@ -36,6 +37,8 @@ type member struct {
 	// cluster is what the view says; until is how long the view waits where that is not the group's content.
 	cluster *model.Cluster
 	until   time.Time
+	// kind is a cluster that stands for all that are the same but for their view. So clusters of many endpoints are compared once each.
+	kind *model.Cluster
 	// alone: the cluster is not shared, whatever it is.
 	alone bool
 }
@@ -66,10 +69,10 @@ func (r *run) regroup(name string) {
 	s := &sorting{run: r, name: name, before: before}
 	if before != nil {
 		for _, g := range before.groups {
-			s.groups = append(s.groups, &group{key: g.key, content: g.content, from: g.from})
+			s.groups = append(s.groups, &group{key: g.key, content: g.content, kind: g.kind, from: g.from})
 		}
 	}
-	s.assign(r.membersOf(name))
+	s.assign(s.membersOf(name))
 	s.update()
 	s.join()
 	now := s.named()
@@ -114,22 +117,47 @@ func (n *named) meantBy(view, name string) model.ClusterKey {
 	return own
 }
 
-// membersOf are the clusters of that name of all views, in their order.
-func (r *run) membersOf(name string) (list []member) {
-	for _, v := range r.views {
-		if c := v.byName[name]; c != nil {
-			list = append(list, member{view: v.View, cluster: c, alone: !isShareable(c, v.at)})
-		}
-	}
-	return list
-}
-
 // sorting finds the groups of one name.
 type sorting struct {
 	*run
 	name   string
 	before *named
 	groups []*group
+	// kinds are those of clusters, by their pointers.
+	kinds map[*model.Cluster]*model.Cluster
+}
+
+// membersOf are the clusters of that name of all views, in their order.
+func (s *sorting) membersOf(name string) (list []member) {
+	s.kinds = map[*model.Cluster]*model.Cluster{}
+	for _, g := range s.before.all() {
+		s.kinds[g.kind] = g.kind
+		for _, m := range g.members {
+			s.kinds[m.cluster], s.kinds[m.kind] = m.kind, m.kind
+		}
+	}
+	for _, v := range s.views {
+		if c := v.byName[name]; c != nil {
+			list = append(list, member{view: v.View, cluster: c, kind: s.kindOf(c), alone: !isShareable(c, v.at)})
+		}
+	}
+	return list
+}
+
+// kindOf is that of a cluster, the cluster itself if it is the first of its kind.
+func (s *sorting) kindOf(c *model.Cluster) *model.Cluster {
+	if kind := s.kinds[c]; kind != nil {
+		return kind
+	}
+	kind := c
+	for other, of := range s.kinds {
+		if other == of && same(c, of) {
+			kind = of
+			break
+		}
+	}
+	s.kinds[c] = kind
+	return kind
 }
 
 // assign puts views into the groups in which they were. One that is new goes to a group that is as its cluster, or to one of its own.
@@ -173,13 +201,13 @@ func (s *sorting) enter(m member, from model.ClusterKey) {
 	m.until = time.Time{}
 	if !m.alone {
 		for _, g := range s.groups {
-			if !g.isAlone() && same(g.content, m.cluster) {
+			if !g.isAlone() && g.kind == m.kind {
 				g.members = append(g.members, m)
 				return
 			}
 		}
 	}
-	s.groups = append(s.groups, &group{key: s.newKey(m.view), content: m.cluster, from: from, members: []member{m}})
+	s.groups = append(s.groups, &group{key: s.newKey(m.view), content: m.cluster, kind: m.kind, from: from, members: []member{m}})
 }
 
 // isAlone reports whether no other view may enter.
@@ -203,14 +231,14 @@ func (s *sorting) update() {
 
 func (s *sorting) updateGroup(g *group) {
 	s.expel(g)
-	if i := slices.IndexFunc(g.members, func(m member) bool { return same(g.content, m.cluster) }); i < 0 && s.agree(g.members) {
-		g.content, g.changed = g.members[0].cluster, true
+	if i := slices.IndexFunc(g.members, func(m member) bool { return g.kind == m.kind }); i < 0 && s.agree(g.members) {
+		g.take(g.members[0])
 	}
 	var expired []member
 	for i := range g.members {
 		m := &g.members[i]
 		switch {
-		case same(g.content, m.cluster):
+		case g.kind == m.kind:
 			m.until = time.Time{}
 		case m.until.IsZero():
 			m.until = s.now.Add(s.patience)
@@ -227,7 +255,7 @@ func (s *sorting) updateGroup(g *group) {
 
 // agree reports whether all have the same cluster.
 func (s *sorting) agree(members []member) bool {
-	return !slices.ContainsFunc(members[1:], func(m member) bool { return !same(m.cluster, members[0].cluster) })
+	return !slices.ContainsFunc(members[1:], func(m member) bool { return m.kind != members[0].kind })
 }
 
 // expel has views leave whose clusters are not to be shared any more, unless they are the only ones.
@@ -242,9 +270,9 @@ func (s *sorting) expel(g *group) {
 // part has views leave a group that have waited long enough. If no view wants the group as it is, those that agree and are the most take it with them, and all
 // others leave: what a view has is what its own server has sent it, now or before.
 func (s *sorting) part(g *group, expired []member) {
-	if !slices.ContainsFunc(g.members, func(m member) bool { return same(g.content, m.cluster) }) {
-		g.content, g.changed = s.mostWanted(g.members), true
-		expired = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return same(g.content, m.cluster) })
+	if !slices.ContainsFunc(g.members, func(m member) bool { return g.kind == m.kind }) {
+		g.take(s.mostWanted(g.members))
+		expired = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return g.kind == m.kind })
 		for i := range g.members {
 			g.members[i].until = time.Time{}
 		}
@@ -254,21 +282,16 @@ func (s *sorting) part(g *group, expired []member) {
 	}
 }
 
-func (s *sorting) mostWanted(members []member) *model.Cluster {
-	var most *model.Cluster
-	best := 0
+// take has the cluster become as a member says.
+func (g *group) take(m member) { g.content, g.kind, g.changed = m.cluster, m.kind, true }
+
+// mostWanted is the first member of those that agree and are the most.
+func (s *sorting) mostWanted(members []member) member {
+	votes := map[*model.Cluster]int{}
 	for _, m := range members {
-		n := 0
-		for _, other := range members {
-			if same(m.cluster, other.cluster) {
-				n++
-			}
-		}
-		if n > best {
-			most, best = m.cluster, n
-		}
+		votes[m.kind]++
 	}
-	return most
+	return slices.MaxFunc(members, func(a, b member) int { return votes[a.kind] - votes[b.kind] })
 }
 
 func (s *sorting) leave(g *group, m member) {
@@ -282,7 +305,7 @@ func (s *sorting) join() {
 	for i := 0; i < len(s.groups); i++ {
 		for j := i + 1; j < len(s.groups); j++ {
 			into, from := s.groups[i], s.groups[j]
-			if into.isAlone() || from.isAlone() || !same(into.content, from.content) {
+			if into.isAlone() || from.isAlone() || into.kind != from.kind {
 				continue
 			}
 			if more := len(from.members) - len(into.members); more > 0 || more == 0 && into.changed && !from.changed {
