@@ -31,21 +31,42 @@ type move struct {
 type moves struct {
 	all []*move
 	of  map[maps.ListenerKey]*move
+	// stays are the listeners that keep their table.
+	stays map[maps.ListenerKey]bool
 }
 
 // movesTo finds out which listeners are to have another table. Nothing is written.
 func (r *Reconciler) movesTo(wanted []compile.Listener) *moves {
-	out := &moves{of: map[maps.ListenerKey]*move{}}
+	out, kept := &moves{of: map[maps.ListenerKey]*move{}, stays: map[maps.ListenerKey]bool{}}, map[uint64][]*routes.Version{}
 	for i := range wanted {
 		l := &wanted[i]
-		if known := r.listeners[l.Key()]; !l.PassesBy && (known == nil || !known.live.Holds(l.Table)) {
-			out.add(l)
+		if l.PassesBy {
+			continue
 		}
+		known := r.listeners[l.Key()]
+		if known == nil || !known.live.Holds(l.Table) || isTwin(kept, known.live, l.Table) {
+			out.add(l)
+			continue
+		}
+		out.stays[l.Key()] = true
 	}
 	if len(out.all) > 0 {
 		r.findVersions(out)
 	}
 	return out
+}
+
+// isTwin reports whether another one of the versions that stay has the table, too: changes that fail half way may leave two. Else the version stays.
+func isTwin(kept map[uint64][]*routes.Version, live *routes.Version, t *tables.Table) bool {
+	alike := kept[live.Sum()]
+	if slices.Contains(alike, live) {
+		return false
+	}
+	if slices.ContainsFunc(alike, func(v *routes.Version) bool { return v.Holds(t) }) {
+		return true
+	}
+	kept[live.Sum()] = append(alike, live)
+	return false
 }
 
 // add has a listener move together with those that are to have an equal table.
@@ -61,8 +82,8 @@ func (ms *moves) add(l *compile.Listener) {
 	ms.of[l.Key()] = m
 }
 
-// findVersions finds for each move the version that has its table already, if some listener stays with that one: then nothing changes it. Otherwise it finds the
-// one that the move leaves to no other listener.
+// findVersions finds for each move the version that has its table already, if some listener does not leave that one: then nothing changes it. Rather it is one with
+// which a listener stays than that of a listener which goes. Otherwise it finds the one that the move leaves to no other listener.
 func (r *Reconciler) findVersions(ms *moves) {
 	holders, owned := map[*routes.Version][]maps.ListenerKey{}, map[routes.Owner]int{}
 	for _, l := range r.listenersByNumber() {
@@ -78,8 +99,9 @@ func (r *Reconciler) findVersions(ms *moves) {
 		if !slices.ContainsFunc(keys, func(k maps.ListenerKey) bool { return ms.of[k] == nil }) {
 			continue
 		}
+		stays := slices.ContainsFunc(keys, func(k maps.ListenerKey) bool { return ms.stays[k] })
 		for _, m := range ms.all {
-			if m.sum == v.Sum() && v.Holds(m.table) {
+			if (stays || m.to == nil) && m.sum == v.Sum() && v.Holds(m.table) {
 				m.to = v
 			}
 		}
