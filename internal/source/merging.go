@@ -29,6 +29,8 @@ type merging struct {
 	// again is nil while no view waits.
 	again *time.Timer
 	ended bool
+	// why is what was logged last of what cannot be put in force; empty: all is in force.
+	why string
 }
 
 func newMerging(log *slog.Logger) merging {
@@ -42,6 +44,7 @@ func (s *Sources) activateParts(parts []*model.Config) error {
 	merged := s.merging.Merge(parts, now)
 	err := s.activateMerged(merged)
 	if err == nil {
+		s.merging.why = ""
 		s.mergeAt(merged.Next)
 		return nil
 	}
@@ -51,9 +54,18 @@ func (s *Sources) activateParts(parts []*model.Config) error {
 	if own := s.activateMerged(s.merging.Hold(parts, now)); own != nil {
 		return own
 	}
-	s.merging.log.Error("clusters that views shared are not in force yet as these views have them now", "err", err)
-	s.mergeAt(now.Add(mergePace))
+	s.mergeLater(err)
 	return nil
+}
+
+// mergeLater has the same parts be merged again in a while, and logs why, once: it may be so for hours. Needs s.mu.
+func (s *Sources) mergeLater(err error) {
+	m := &s.merging
+	if why := err.Error(); why != m.why {
+		m.log.Error("clusters that views share are not in force as these views have them now; will retry", "err", err)
+		m.why = why
+	}
+	s.mergeAt(time.Now().Add(mergePace))
 }
 
 func (s *Sources) activateMerged(merged *merge.Merged) error {
@@ -87,8 +99,7 @@ func (s *Sources) mergeAgain() {
 		return
 	}
 	if err := s.activateParts(partsOf(s.list())); err != nil && !errors.Is(err, shutdown.ErrEnding) {
-		s.merging.log.Error("clusters that views share are not in force as these views have them", "err", err)
-		s.mergeAt(time.Now().Add(mergePace))
+		s.mergeLater(err)
 	}
 }
 

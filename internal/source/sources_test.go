@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -268,6 +269,31 @@ func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
 		synctest.Wait()
 		if got := blue(); got != 9100 {
 			t.Errorf("port %d, want 9100", got)
+		}
+	})
+}
+
+// What cannot be put in force for hours is logged once, and once more when it has been in force meanwhile.
+func TestWhatAViewWaitsForIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, log := newViewsRig(t), &strings.Builder{}
+		r.merging.log = slog.New(slog.NewTextHandler(log, nil))
+		for _, view := range []string{"", "blue", "red"} {
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 2 {
+			r.Exclusive(func() { r.refuse = errors.New("no room") })
+			r.Exclusive(func() { r.mergeAt(time.Now()) })
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "no room"); n != round+1 {
+				t.Errorf("logged %d times, want %d:\n%.2000s", n, round+1, log)
+			}
+			r.Exclusive(func() { r.refuse = nil })
+			time.Sleep(2 * mergePace)
+			synctest.Wait()
 		}
 	})
 }
