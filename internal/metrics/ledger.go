@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	stdmaps "maps"
 	"net/netip"
 
 	"github.com/xlb-project/xlb/internal/maps"
@@ -82,6 +83,8 @@ type account struct {
 	endpoints map[identity]*meter
 	// left is the sum of the endpoints that have left the cluster.
 	left fast
+	// named are the counts of health and limits as they were last, inherited those of clusters in place of which the views have this one.
+	named, inherited map[string]uint64
 }
 
 func (a *account) total() fast {
@@ -135,18 +138,42 @@ func (l *ledger) observeClusters(clusters []Cluster) {
 		a := l.account(clusters[i].Key)
 		a.observe(clusters[i].Endpoints)
 		a.views = clusters[i].seenIn()
+		a.named = sum(countsAmong(healthStats, clusters[i].Health), countsAmong(limitStats, clusters[i].Limits))
 	}
 	for key, a := range l.clusters {
 		if present[key] {
 			continue
 		}
-		sum := &l.left
+		left := &l.left
 		if heir := heirOf(key.Name, a.views, clusters); heir != nil {
-			sum = &l.account(heir.Key).left
+			to := l.account(heir.Key)
+			left, to.inherited = &to.left, sum(sum(to.inherited, a.inherited), a.named)
 		}
-		sum.add(a.total())
+		left.add(a.total())
 		delete(l.clusters, key)
 	}
+}
+
+// countsAmong are those of some statistics that only grow.
+func countsAmong(stats []namedStat, values map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, s := range stats {
+		if n := values[s.name]; n > 0 && !s.gauge {
+			out[s.name] = n
+		}
+	}
+	return out
+}
+
+// withInherited adds to the statistics that a cluster has what was counted of them before.
+func (a *account) withInherited(values map[string]uint64) map[string]uint64 {
+	out := stdmaps.Clone(values)
+	for name, n := range a.inherited {
+		if _, is := out[name]; is {
+			out[name] += n
+		}
+	}
+	return out
 }
 
 func (l *ledger) account(key model.ClusterKey) *account {

@@ -260,9 +260,9 @@ func snapshotCluster(c *Cluster, a *account, slow slowCluster) ClusterSnapshot {
 		Requests:  kernel.requests + slow.requests,
 		Broken:    kernel.broken,
 		Cancelled: kernel.cancelled + slow.cancelled,
-		Health:    c.Health,
+		Health:    a.withInherited(c.Health),
 		Updates:   c.Updates,
-		Limits:    c.Limits,
+		Limits:    a.withInherited(c.Limits),
 		LeftOut:   c.LeftOut,
 		// Never null in JSON.
 		Endpoints: make([]EndpointSnapshot, 0, len(c.Endpoints)),

@@ -150,3 +150,34 @@ func TestCountsOfAClusterThatViewsLeaveGoOn(t *testing.T) {
 		}
 	}
 }
+
+// Those of health checks, of outlier detection and of limits likewise: they are sums of all clusters of one name.
+func TestStatisticsOfAClusterThatViewsLeaveGoOn(t *testing.T) {
+	of := func(n uint64, key string, views ...string) Cluster {
+		return Cluster{
+			Key: model.ClusterKey{View: key, Name: "web"}, Views: views,
+			Health: map[string]uint64{"health_check.attempt": n, "health_check.healthy": n}, Limits: map[string]uint64{"upstream_rq_retry": n, "circuit_breakers.default.rq_open": 1},
+		}
+	}
+	s := &state{clusters: []Cluster{of(100, "bank", "bank"), of(7, "shop", "shop"), of(3, "cart", "cart")}}
+	c := NewCollector(s, NewRecorder())
+	require := func(attempts, healthy, retries, open uint64) {
+		t.Helper()
+		got, err := c.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := observed(got.Clusters)[0]
+		h, l := all.Health, all.Limits
+		if h["health_check.attempt"] != attempts || h["health_check.healthy"] != healthy || l["upstream_rq_retry"] != retries || l["circuit_breakers.default.rq_open"] != open {
+			t.Errorf("got %v and %v, want %d attempts, %d healthy, %d retries, %d open", h, l, attempts, healthy, retries, open)
+		}
+	}
+	require(110, 110, 110, 3)
+	s.clusters = []Cluster{of(101, "bank", "bank"), of(8, "shop", "cart", "shop")}
+	require(112, 109, 112, 2)
+	s.clusters = []Cluster{of(102, "bank", "bank", "cart", "shop")}
+	for range 2 {
+		require(113, 102, 113, 1)
+	}
+}
