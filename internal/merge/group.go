@@ -234,23 +234,36 @@ func (s *sorting) updateGroup(g *group) {
 	if i := slices.IndexFunc(g.members, func(m member) bool { return g.kind == m.kind }); i < 0 && s.agree(g.members) {
 		g.take(g.members[0])
 	}
-	var expired []member
+	var leaving []member
 	for i := range g.members {
 		m := &g.members[i]
 		switch {
 		case g.kind == m.kind:
 			m.until = time.Time{}
-		case m.until.IsZero():
-			m.until = s.now.Add(s.patience)
-		}
-		if !m.until.IsZero() && !m.until.After(s.now) {
-			expired = append(expired, *m)
+		case !s.mayWait(g, m):
+			leaving = append(leaving, *m)
+		case s.hasWaited(m) && !s.hold:
+			s.parted = true
+			leaving = append(leaving, *m)
 		}
 	}
-	if len(expired) > 0 && !s.hold {
-		s.parted = true
-		s.part(g, expired)
+	if len(leaving) > 0 {
+		s.part(g, leaving)
 	}
+}
+
+// hasWaited reports whether a view, which waits from now on at the latest, has waited long enough.
+func (s *sorting) hasWaited(m *member) bool {
+	if m.until.IsZero() {
+		m.until = s.now.Add(s.patience)
+	}
+	return !m.until.After(s.now)
+}
+
+// mayWait reports whether a view may have the group's cluster for a while in place of what it says: where nothing but endpoints differs. Anything else may be what its
+// routes ask for, and routes that have changed may be meant for endpoints that have come: neither is in force without the other.
+func (s *sorting) mayWait(g *group, m *member) bool {
+	return !s.rerouted[m.view.Name] && sameButEndpoints(g.content, m.cluster)
 }
 
 // agree reports whether all have the same cluster.
@@ -267,17 +280,17 @@ func (s *sorting) expel(g *group) {
 	}
 }
 
-// part has views leave a group that have waited long enough. If no view wants the group as it is, those that agree and are the most take it with them, and all
+// part has views leave a group. If no view wants the group as it is, those that agree and are the most take it with them, and all
 // others leave: what a view has is what its own server has sent it, now or before.
-func (s *sorting) part(g *group, expired []member) {
+func (s *sorting) part(g *group, leaving []member) {
 	if !slices.ContainsFunc(g.members, func(m member) bool { return g.kind == m.kind }) {
 		g.take(s.mostWanted(g.members))
-		expired = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return g.kind == m.kind })
+		leaving = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return g.kind == m.kind })
 		for i := range g.members {
 			g.members[i].until = time.Time{}
 		}
 	}
-	for _, m := range expired {
+	for _, m := range leaving {
 		s.leave(g, m)
 	}
 }

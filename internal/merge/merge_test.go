@@ -336,6 +336,71 @@ func TestViewsHaveWhatTheySay(t *testing.T) {
 }
 
 // expire lets the time pass until no view waits.
+// What a view's routes may ask for is in force with them: a view waits with endpoints alone, and no longer once its listeners have changed.
+func TestAViewWaitsForOthersWithEndpointsAlone(t *testing.T) {
+	listener := func(routes string) []*model.Listener {
+		return []*model.Listener{{Name: "web", View: viewNumber(1), Address: netip.MustParseAddrPort("10.0.0.9:80"), Routes: &model.RouteTable{Name: routes}}}
+	}
+	before := listener("before")
+	tests := []struct {
+		name string
+		// change is what view 1 says next, which has got another endpoint; then has it say more in another merge.
+		change, then func(part *model.Config)
+		want         uint16
+	}{
+		{"endpoints", func(*model.Config) {}, nil, 8000},
+		{"endpoints, and routes that are the same", func(p *model.Config) { p.Listeners = listener("before") }, nil, 8000},
+		{"endpoints and routes", func(p *model.Config) { p.Listeners = listener("other") }, nil, 9000},
+		{"endpoints and subsets", func(p *model.Config) { p.Clusters[0].Subsets = &model.Subsets{} }, nil, 9000},
+		{"endpoints, and routes a moment later", func(*model.Config) {}, func(p *model.Config) { p.Listeners = listener("other") }, 9000},
+		{"endpoints, and no listener", func(p *model.Config) { p.Listeners = nil }, nil, 9000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			for view := range w.parts {
+				w.say(view, map[string]uint16{"a": 8000})
+			}
+			w.parts[1].Listeners = before
+			w.merge()
+			say := func(change func(*model.Config)) {
+				w.say(1, map[string]uint16{"a": 9000})
+				w.parts[1].Listeners = before
+				change(w.parts[1])
+				w.merge()
+			}
+			say(tt.change)
+			if tt.then != nil {
+				w.requirePorts("a", 8000, 8000, 8000)
+				say(tt.then)
+			}
+			w.requirePorts("a", 8000, tt.want, 8000)
+			if w.got.Parted {
+				t.Error("what a view says itself would be put in force without its cluster")
+			}
+			if waits := !w.got.Next.IsZero(); waits != (tt.want == 8000) {
+				t.Errorf("a view waits: %v", waits)
+			}
+		})
+	}
+}
+
+// What a view has to have at once is not held back where others wait on.
+func TestWhatAViewMustHaveIsNotHeld(t *testing.T) {
+	w := newWorld(t, 3)
+	for view := range w.parts {
+		w.say(view, map[string]uint16{"a": 8000})
+	}
+	w.merge()
+	w.say(1, map[string]uint16{"a": 9000})
+	w.merge()
+	w.now = w.now.Add(patience)
+	w.say(2, map[string]uint16{"a": 9001})
+	w.parts[2].Listeners = []*model.Listener{{Name: "web", View: viewNumber(2), Address: netip.MustParseAddrPort("10.0.0.9:80"), Routes: &model.RouteTable{}}}
+	w.got = w.m.Hold(w.parts, w.now)
+	w.requirePorts("a", 8000, 8000, 9001)
+}
+
 func (w *world) expire() {
 	for !w.got.Next.IsZero() {
 		w.now = w.got.Next
