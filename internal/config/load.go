@@ -4,10 +4,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/config/schema"
 	"github.com/xlb-project/xlb/internal/files"
@@ -59,11 +62,20 @@ func Parse(name string, data []byte, change ...Option) (*model.Config, error) {
 	return cfg, err
 }
 
-// NodeName is who the daemon is for a control plane.
-type NodeName struct{ ID, Cluster, Zone string }
+// NodeName is who the daemon, or a view, is for a control plane (Envoy's core.v3.Node). What is empty the bootstrap says.
+type NodeName struct {
+	ID, Cluster, Zone string
+	// Metadata go before the bootstrap's fields with their names. They are not changed.
+	Metadata *structpb.Struct
+}
 
-// AsNode returns the option that makes the daemon this node. As in Envoy what it says goes before what the bootstrap says. It is for the shared view: two views
-// that it named would be one to a control plane.
+// IsAs reports whether both say the same.
+func (n NodeName) IsAs(other NodeName) bool {
+	return n.ID == other.ID && n.Cluster == other.Cluster && n.Zone == other.Zone && proto.Equal(n.Metadata, other.Metadata)
+}
+
+// AsNode returns the option that makes the daemon, or a view, this node. As in Envoy what it says goes before what the bootstrap says. Two views with one name
+// would be one to a control plane.
 func AsNode(n NodeName) Option { return func(o *options) { o.node = n } }
 
 // nameNode changes a bootstrap accordingly.
@@ -79,6 +91,14 @@ func (o *options) nameNode(in *bootstrapv3.Bootstrap) {
 	}
 	if o.node.Cluster != "" {
 		in.Node.Cluster = o.node.Cluster
+	}
+	if fields := o.node.Metadata.GetFields(); len(fields) > 0 {
+		all := maps.Clone(in.GetNode().GetMetadata().GetFields())
+		if all == nil {
+			all = map[string]*structpb.Value{}
+		}
+		maps.Copy(all, fields)
+		in.Node.Metadata = &structpb.Struct{Fields: all}
 	}
 	if o.node.Zone == "" {
 		return

@@ -535,6 +535,9 @@ func (n *Node) followEvents() {
 
 // open begins to intercept, once the pools are open, and every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) open(ctx context.Context) {
+	if n.views != nil {
+		n.views.Begin(ctx)
+	}
 	n.source.Await(ctx, n.setReady)
 	n.setReady(errStarting)
 	n.awaitEndpoints(ctx, n.pool.Ready)

@@ -33,18 +33,24 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 		return out, nil
 	}
 	for _, v := range o.Views.Views {
+		isTemplate := v.IsTemplate()
+		if isTemplate {
+			v = v.Sample()
+		}
 		one, err := o.loadView(ctx, v)
 		if err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.Name, err)
 		}
-		out.others = append(out.others, one)
+		if !isTemplate {
+			out.others = append(out.others, one)
+		}
 	}
 	return out, nil
 }
 
 // loadView reads the bootstrap of a view. Options.Node is the daemon's own: a view that it named would have the identity of another one.
 func (o *Options) loadView(ctx context.Context, v views.View) (*source.Bootstrap, error) {
-	return source.Load(ctx, source.File{View: v.View, Path: v.Config, EnvoyHeaders: o.EnvoyHeaders})
+	return source.Load(ctx, source.File{View: v.View, Path: v.Config, Node: v.Node, EnvoyHeaders: o.EnvoyHeaders})
 }
 
 // Served is what of the host views may select.
@@ -61,6 +67,7 @@ func (n *Node) newViews() *viewctl.Controller {
 	atomic.StoreUint32(&n.datapath.Shared.Control.Views, 1)
 	return viewctl.New(viewctl.Config{
 		Logger: n.log, Served: n.o.Served(), Load: n.o.loadView, Sources: n.source, Await: n.awaitViews, ChooseViews: func() { n.workloads.ChooseViews() },
+		Facts: func() []workload.Facts { return n.workloads.Facts() }, Seen: func() map[uint32]bool { return n.workloads.Views() },
 		InUse: func() map[uint32]bool { return n.anchors.Views() }, NewTicker: n.newTicker,
 	}, n.o.Views)
 }

@@ -19,6 +19,7 @@ func (n *Node) newWorkloads(own *workload.Workload, files int) *workload.Set {
 	}
 	if n.views != nil {
 		c.ViewOf, c.ViewsBy, c.ViewName, c.ViewChanged = n.views.Of, n.views.Basis, n.views.NameOf, n.viewsChanged
+		c.AwaitView = n.views.Await
 	}
 	return workload.NewSet(c)
 }

@@ -22,7 +22,7 @@ type File struct {
 	Path string
 	// Text is the bootstrap itself, in YAML; empty: it is in the file.
 	Text []byte
-	// Node goes before what the bootstrap says of the node. A view has none: its bootstrap says all of it.
+	// Node goes before what the bootstrap says of the node: the daemon's for the shared view, and a view's own for that.
 	Node config.NodeName
 	// EnvoyHeaders makes all listeners connection managers that set Envoy's headers (config.EnvoyHeaders).
 	EnvoyHeaders bool

@@ -28,7 +28,9 @@ func (p *pastCounts) add(gone []*viewSource) *pastCounts {
 			out.dynamic[name] += n
 		}
 		for _, o := range v.OriginsByKind() {
-			out.refused[o.OriginKey] += o.Refused
+			if o.Refused > 0 {
+				out.refused[o.OriginKey] += o.Refused
+			}
 		}
 	}
 	return out

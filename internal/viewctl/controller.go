@@ -37,8 +37,10 @@ type Config struct {
 	Await func(ctx context.Context)
 	// ChooseViews has all workloads see the views that Of chooses.
 	ChooseViews func()
-	// InUse are the views, by their numbers, of which connections are open.
-	InUse func() map[uint32]bool
+	// Facts are those of all workloads that are served.
+	Facts func() []workload.Facts
+	// Seen are the views, by their numbers, that workloads see: all those that Of had chosen before the call. InUse are the views that have open connections.
+	Seen, InUse func() map[uint32]bool
 	// NewTicker sends at that pace while due reports true.
 	NewTicker func(pace time.Duration, due func() bool) (call <-chan struct{}, stop func())
 }
@@ -60,13 +62,13 @@ type Controller struct {
 	cfg Config
 	// file is in force.
 	file atomic.Pointer[views.File]
-	// names are those of views by their numbers, of views that have gone, too. A map is not changed, but exchanged.
-	names atomic.Pointer[map[uint32]string]
+	made *made
 
-	// What follows is Serve's.
-	numberOf views.NumberByName
-	watch    files.Watch
-	// there are the views that have a configuration in force, by name. Those that the file does not have any more depart, since then.
+	// What follows is Serve's, and Begin's before that.
+	watch files.Watch
+	// isFull: there is no room for a view of a template, which has been logged.
+	isFull bool
+	// there are the views of the file that have a configuration in force, by name. Those that the file does not have any more depart, since then.
 	there   map[string]views.View
 	departs map[string]time.Time
 	// refused is a file that could not be put in force, for a reason that may pass: the Controller retries then. why is what was logged last.
@@ -79,42 +81,63 @@ type Controller struct {
 
 // New returns a Controller that begins with a file, whose views are put in force by the caller.
 func New(c Config, first *views.File) *Controller {
-	o := &Controller{cfg: c, numberOf: views.NumberByName{}, there: map[string]views.View{}, departs: map[string]time.Time{}}
-	o.numberOf.Assign(first)
+	o := &Controller{cfg: c, made: newMade(), there: map[string]views.View{}, departs: map[string]time.Time{}}
+	o.made.assign(first)
 	o.take(first)
 	for _, v := range first.Views {
-		o.there[v.Name] = v
+		if !v.IsTemplate() {
+			o.there[v.Name] = v
+		}
 	}
 	return o
 }
 
 // take has the file be the one by which views are chosen.
 func (o *Controller) take(f *views.File) {
-	names := make(map[uint32]string, len(o.numberOf))
-	for name, number := range o.numberOf {
-		names[number] = name
-	}
-	o.names.Store(&names)
 	o.file.Store(f)
 	o.cfg.Sources.TookViews(f.Path, f.Version)
 }
 
-// Of is the number of the view that a workload with these facts sees.
-func (o *Controller) Of(facts workload.Facts) uint32 { return o.file.Load().Of(facts).Number }
+// Of is the number of the view that a workload with these facts sees. One that a template makes for it may have to come: until then connections of the workload
+// are not balanced. It does not wait.
+func (o *Controller) Of(facts workload.Facts) uint32 {
+	v := o.file.Load().Of(facts)
+	if v.Name == "" || v.Number != 0 {
+		return v.Number
+	}
+	return o.made.number(v)
+}
+
+// Await returns when the view with a number is there, or its patience has ended: a control plane may not answer. It waits for each view once, and for one that a
+// template makes alone.
+func (o *Controller) Await(number uint32) {
+	there := o.made.awaitable(number)
+	if there == nil {
+		return
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-there:
+	case <-late.C:
+	}
+}
 
 // Basis is what the views that workloads see depend on.
 func (o *Controller) Basis() workload.Basis { return o.file.Load().Basis() }
 
-// Names are those of the views of the file.
+// Names are those of the views of the file, and of those that its templates have made.
 func (o *Controller) Names() (list []string) {
 	for _, v := range o.file.Load().Views {
-		list = append(list, v.Name)
+		if !v.IsTemplate() {
+			list = append(list, v.Name)
+		}
 	}
-	return list
+	return append(list, o.made.list()...)
 }
 
-// NameOf is the name of the view with a number, of one that has gone, too; empty: there was no such view.
-func (o *Controller) NameOf(number uint32) string { return (*o.names.Load())[number] }
+// NameOf is the name of the view with a number, of one that has gone, too; empty: there was no such view, or a template had made it, and it has gone.
+func (o *Controller) NameOf(number uint32) string { return o.made.nameOf(number) }
 
 // Serve puts the file in force when it has changed, and when reload says so, until ctx ends. To wait for what a view reads may take long: meanwhile it hears nothing.
 // The file is read by another goroutine, which the end does not wait for: a read may take seconds.
@@ -128,9 +151,13 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 			return
 		case <-reload:
 			isAsked = true
+		case <-o.made.wake:
+			o.addMade(ctx, time.Now())
+			continue
 		case <-tick:
 		}
 		o.reread(ctx, isAsked)
+		o.addMade(ctx, time.Now())
 		o.removeDeparted(time.Now())
 	}
 }
@@ -202,10 +229,18 @@ func (o *Controller) replace(ctx context.Context, f *views.File) error {
 	if err := f.Check(o.cfg.Served); err != nil {
 		return err
 	}
-	o.numberOf.Assign(f)
+	o.made.assign(f)
 	added, err := o.load(ctx, f)
 	if err != nil {
 		return err
+	}
+	ofTemplates := o.made.missing(o.byTemplates(f))
+	for _, v := range ofTemplates {
+		b, err := o.cfg.Load(ctx, v)
+		if err != nil {
+			return fmt.Errorf("view %s: %w", v.Name, err)
+		}
+		added = append(added, b)
 	}
 	if len(added) > 0 {
 		if err := o.cfg.Sources.Add(ctx, added); err != nil {
@@ -214,23 +249,41 @@ func (o *Controller) replace(ctx context.Context, f *views.File) error {
 		o.cfg.Await(ctx)
 	}
 	o.noteDepartures(f, time.Now())
+	o.made.replaced(ofTemplates)
 	o.take(f)
 	o.cfg.ChooseViews()
 	o.cfg.Logger.Info("views are in force", "file", f.Path, "views", len(f.Views), "added", len(added), "departing", len(o.departs))
 	return nil
 }
 
-// load reads the bootstraps of the views that are new, or have another one.
+// byTemplates are the views that templates of a file make for the workloads that there are, by their names.
+func (o *Controller) byTemplates(f *views.File) map[string]views.View {
+	list := map[string]views.View{}
+	for _, facts := range o.cfg.Facts() {
+		if v := f.Of(facts); v.Name != "" && v.Number == 0 {
+			list[v.Name] = v
+		}
+	}
+	return list
+}
+
+// load reads the bootstraps of the views that are new, or have another one. Those of templates it reads to find what is wrong with them.
 func (o *Controller) load(ctx context.Context, f *views.File) (added []*source.Bootstrap, err error) {
 	for _, v := range f.Views {
-		if before, ok := o.there[v.Name]; ok && before.Config == v.Config {
+		if before, ok := o.there[v.Name]; ok && before.HasSourcesOf(&v) {
 			continue
+		}
+		isTemplate := v.IsTemplate()
+		if isTemplate {
+			v = v.Sample()
 		}
 		b, err := o.cfg.Load(ctx, v)
 		if err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.Name, err)
 		}
-		added = append(added, b)
+		if !isTemplate {
+			added = append(added, b)
+		}
 	}
 	return added, nil
 }
@@ -245,29 +298,37 @@ func (o *Controller) noteDepartures(f *views.File, now time.Time) {
 		}
 	}
 	for _, v := range f.Views {
-		o.there[v.Name] = v
-		delete(depart, v.Name)
+		if !v.IsTemplate() {
+			o.there[v.Name] = v
+			delete(depart, v.Name)
+		}
 	}
 	o.departs = depart
 }
 
-// removeDeparted removes the views that depart once no connection of them is open. It retries those that cannot be removed.
+// removeDeparted removes the views that depart once no connection of them is open, and those of templates that no workload sees. It retries those that cannot be
+// removed.
 func (o *Controller) removeDeparted(now time.Time) {
-	if len(o.departs) == 0 || now.Before(o.departAt) {
+	if len(o.departs) == 0 && o.made.isEmpty() || now.Before(o.departAt) {
 		return
 	}
 	o.departAt = now.Add(departPace)
 	var names []string
 	inUse := o.cfg.InUse()
 	for name, since := range o.departs {
-		if age := now.Sub(since); age >= departure || age >= arrival && !inUse[o.numberOf[name]] {
+		if age := now.Sub(since); age >= departure || age >= arrival && !inUse[o.there[name].Number] {
 			names = append(names, name)
 		}
+	}
+	unseen := o.takeUnseen(inUse, now)
+	for _, one := range unseen {
+		names = append(names, one.view.Name)
 	}
 	if len(names) == 0 {
 		return
 	}
 	if err := o.cfg.Sources.Remove(names); err != nil {
+		o.made.putBack(unseen)
 		o.departAt = now.Add(retryPace)
 		if shutdown.IsRefusal(err) {
 			o.cfg.Logger.Warn("removing views failed; will retry", "views", names, "err", err)
@@ -278,4 +339,12 @@ func (o *Controller) removeDeparted(now time.Time) {
 		delete(o.departs, name)
 		delete(o.there, name)
 	}
+}
+
+// takeUnseen takes the views of templates out that no workload sees.
+func (o *Controller) takeUnseen(inUse map[uint32]bool, now time.Time) []*instance {
+	if o.made.isEmpty() || !o.made.mark(o.cfg.Seen(), inUse, now) {
+		return nil
+	}
+	return o.made.takeLeaving(o.cfg.Seen())
 }

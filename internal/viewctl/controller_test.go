@@ -34,6 +34,11 @@ type rig struct {
 	// fails has errors by what was to be done: "load NAME", "add", "remove".
 	fails map[string]error
 	inUse map[uint32]bool
+	// facts are those of the workloads that are served, seen the views that they see.
+	facts []workload.Facts
+	seen  map[uint32]bool
+	// onLook is called before Seen returns, onAdd when views have been added.
+	onLook, onAdd func()
 }
 
 // two are the views blue and red.
@@ -44,7 +49,7 @@ const two = `views:
 
 func newRig(t *testing.T, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, path: filepath.Join(t.TempDir(), "views.yaml"), loaded: map[*source.Bootstrap]views.View{}, fails: map[string]error{}}
+	r := &rig{t: t, path: filepath.Join(t.TempDir(), "views.yaml"), loaded: map[*source.Bootstrap]views.View{}, fails: map[string]error{}, onLook: func() {}, onAdd: func() {}}
 	r.write(text)
 	first, err := views.Read(r.path)
 	if err != nil {
@@ -53,6 +58,7 @@ func newRig(t *testing.T, text string) *rig {
 	r.Controller = New(Config{
 		Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Served: views.Served{Others: true}, Load: r.load, Sources: r,
 		Await: func(context.Context) { r.note("await") }, ChooseViews: func() { r.note("choose") }, InUse: func() map[uint32]bool { return r.inUse },
+		Facts: func() []workload.Facts { return r.facts }, Seen: func() map[uint32]bool { r.onLook(); return r.seen },
 		NewTicker: func(time.Duration, func() bool) (<-chan struct{}, func()) { return nil, func() {} },
 	}, first)
 	r.mustHaveCalled("took")
@@ -100,6 +106,7 @@ func (r *rig) Add(_ context.Context, added []*source.Bootstrap) error {
 		v := r.loaded[b]
 		r.note("add %d %s of %s", v.Number, v.Name, filepath.Base(v.Config))
 	}
+	r.onAdd()
 	return r.fails["add"]
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/config/document"
 	"github.com/xlb-project/xlb/internal/files"
 	"github.com/xlb-project/xlb/internal/model"
@@ -39,12 +40,25 @@ type File struct {
 
 // View is a configuration for some of the workloads.
 type View struct {
-	// View has the name, and as its number the position in the file, from 1, until NumberByName assigns another one.
+	// View has the name, and as its number the position among the views of the file that are no templates, from 1, until a caller assigns another one. A template,
+	// and what it has made, has none.
 	model.View
 	// Config is the file of an Envoy bootstrap: absolute, or relative to where the path of the file of views is.
 	Config string
-	// Select are not empty. Any one of them selects.
+	// Node goes before what the bootstrap says of the node. The zero value says nothing; that of a template is not known.
+	Node config.NodeName
+	// Select are not empty, but in a view that a template has made. Any one of them selects.
 	Select []Selector
+	// ForEach names the values by which a template tells its views apart; empty: it is one view.
+	ForEach []string
+
+	// node is that of a template, whose values are not known.
+	node *nodeText
+}
+
+// HasSourcesOf reports whether a view has its configuration from where another one has it.
+func (v *View) HasSourcesOf(other *View) bool {
+	return v.Config == other.Config && v.Node.IsAs(other.Node)
 }
 
 // Read reads the file at path. See Parse for the errors of its content.
@@ -89,12 +103,26 @@ func version(text []byte) string {
 }
 
 func views(root fields, dir string) (all []View) {
-	seen := map[string]bool{}
+	seen, last := map[string]bool{}, uint32(0)
 	root.list("views", "the views, or [] where all workloads see the shared configuration", maxViews, func(path string, value any) {
-		f := mapping(root.problems, path, value, "name", "config", "select")
-		all = append(all, View{View: model.View{Number: uint32(len(all)) + 1, Name: name(f, seen)}, Config: configFile(f, dir), Select: selectors(f)})
+		v := view(mapping(root.problems, path, value, "name", "config", "select", "for_each", "node"), dir, seen)
+		if !v.IsTemplate() {
+			last++
+			v.Number = last
+		}
+		all = append(all, v)
 	})
 	return all
+}
+
+func view(f fields, dir string, seen map[string]bool) View {
+	v := View{View: model.View{Name: name(f, seen)}, Config: configFile(f, dir), Select: selectors(f), ForEach: forEach(f)}
+	v.node = node(f, v.ForEach)
+	checkTemplate(f, &v)
+	if !v.IsTemplate() {
+		v.Node, v.node = v.node.of(constant), nil
+	}
+	return v
 }
 
 func name(f fields, seen map[string]bool) string {

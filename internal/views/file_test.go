@@ -43,12 +43,12 @@ func TestAFileNamesViewsInItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &File{Path: path, Version: fmt.Sprintf("%x", sha256.Sum256([]byte(whole)))[:16], Views: []View{
-		{model.View{Number: 1, Name: "shop"}, filepath.Join(dir, "views/shop.yaml"), []Selector{
+		{View: model.View{Number: 1, Name: "shop"}, Config: filepath.Join(dir, "views/shop.yaml"), Select: []Selector{
 			{Namespace: "shop", Pod: "web-*"}, {Namespace: "shop", Labels: []Label{{"app", "web"}, {"tier", "front*"}}}, {Cgroup: "/tenants/shop"}, {Netns: "blue"},
 		}},
-		{model.View{Number: 2, Name: "host-2"}, "/etc/xlb/host.yaml", []Selector{{Host: true}, {Netns: "/run/netns/red", Cgroup: "/"}}},
+		{View: model.View{Number: 2, Name: "host-2"}, Config: "/etc/xlb/host.yaml", Select: []Selector{{Host: true}, {Netns: "/run/netns/red", Cgroup: "/"}}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(View{})); diff != "" {
 		t.Errorf("views (-want +got):\n%s", diff)
 	}
 }
@@ -68,7 +68,7 @@ func TestAFileThatIsNotThereIsNamed(t *testing.T) {
 }
 
 func TestAFileMayHaveNoViews(t *testing.T) {
-	if f, err := Parse("f.yaml", []byte("views: []\n")); err != nil || f.Of(workload.Facts{Host: true}) != (model.View{}) {
+	if f, err := Parse("f.yaml", []byte("views: []\n")); err != nil || f.Of(workload.Facts{Host: true}).Name != "" {
 		t.Errorf("got %v, want a file whose workloads all see the shared configuration", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestAFileOfViewsIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 		{"field of the file", "views: []\nversion: 1\n", "version", "unknown field"},
 		{"too many views", "views:\n" + manyViews, "views", "has 256 entries, 255 is the most"},
 		{"a view that is a word", "views: [a]", "views[0]", "want a mapping with name, config, select"},
-		{"field of a view", oneView("name", "a, node: {}"), "views[0].node", "unknown field"},
+		{"field of a view", oneView("name", "a, nodes: {}"), "views[0].nodes", "unknown field"},
 		{"field with a name of no field", "views: [{\"a\\nb\": 1}]", "views[0]", "a field has no valid name"},
 		{"no name", oneView("name", ""), "views[0].name", "required"},
 		{"empty name", oneView("name", "''"), "views[0].name", "is empty"},
@@ -196,7 +196,7 @@ func TestAllProblemsOfAFileAreReported(t *testing.T) {
 		got = append(got, part.Path)
 	}
 	want := []string{"views[0].config", "views[0].name", "views[0].select[0]", "views[1].name", "views[1].select[0].cgroup", "views[1].select[0].host"}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(View{})); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }

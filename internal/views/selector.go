@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/problem"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -27,14 +26,24 @@ type Selector struct {
 	Host bool
 }
 
-// Of is the view of a workload: the first one that selects it, or the shared one.
-func (f *File) Of(facts workload.Facts) model.View {
+// Of is the view of a workload: the first one that selects it, or the shared one, which is the zero value. A template selects workloads with
+// all the values known that it has in ForEach.
+func (f *File) Of(facts workload.Facts) View {
 	for i := range f.Views {
-		if slices.ContainsFunc(f.Views[i].Select, func(s Selector) bool { return s.selects(facts) }) {
-			return f.Views[i].View
+		v := &f.Views[i]
+		if !slices.ContainsFunc(v.Select, func(s Selector) bool { return s.selects(facts) }) {
+			continue
+		}
+		values, isKnown := v.valuesOf(facts)
+		switch {
+		case !isKnown:
+		case v.IsTemplate():
+			return v.of(values)
+		default:
+			return *v
 		}
 	}
-	return model.View{}
+	return View{}
 }
 
 // Basis is what selectors of the file look at.
@@ -44,12 +53,18 @@ func (f *File) Basis() (b workload.Basis) {
 			b.Cgroup = b.Cgroup || s.Cgroup != ""
 			b.Netns = b.Netns || s.Netns != ""
 		}
+		b.Netns = b.Netns || slices.Contains(f.Views[i].ForEach, "netns")
 	}
 	return b
 }
 
-// SelectsPods is the name of a view that has a selector by what a container runtime reports; empty: no view has.
+// SelectsPods is the name of a view that has a selector by what a container runtime reports, or is a template of such values; empty: no view has.
 func (f *File) SelectsPods() string {
+	for i := range f.Views {
+		if slices.ContainsFunc(f.Views[i].ForEach, func(name string) bool { return name != "netns" }) {
+			return f.Views[i].Name
+		}
+	}
 	return f.withSelector(func(s Selector) bool { return s.Namespace+s.Pod != "" || len(s.Labels) > 0 })
 }
 

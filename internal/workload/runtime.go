@@ -67,14 +67,22 @@ func (s *Set) takeIn(list []pod.Pod) (there []podAt) {
 func (s *Set) isChosen(p *pod.Pod) bool { return (s.exclusion(p) == "") != (s.exclusion(nil) == "") }
 
 // PodBegins takes in a pod of which no container runs yet, and serves its network namespace, or leaves it alone, as its labels ask. It returns when that
-// is done.
+// is done, and its view is there.
 func (s *Set) PodBegins(p pod.Pod) {
+	w := s.begins(p)
+	if w != nil && s.cfg.AwaitView != nil {
+		s.cfg.AwaitView(w.View())
+	}
+}
+
+// begins returns the pod's workload; nil: it is not served.
+func (s *Set) begins(p pod.Pod) *Workload {
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.pods.add(p)
 	at, ok := s.namespaceOfPod(p)
 	if !ok {
-		return
+		return nil
 	}
 	s.pods.note(p.Sandbox, at.inode)
 	if w := s.find(at.inode.Number); w != nil && !s.isAnother(w, at.path) {
@@ -82,9 +90,10 @@ func (s *Set) PodBegins(p pod.Pod) {
 		s.name(w, p)
 		s.obey(w)
 		s.compareViews(w)
-		return
+		return w
 	}
 	s.joinPod(p, at)
+	return s.find(at.inode.Number)
 }
 
 // PodEnded forgets a pod. Its network namespace is left when its last process has ended.

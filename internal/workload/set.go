@@ -16,7 +16,7 @@ import (
 	"github.com/xlb-project/xlb/internal/quota"
 )
 
-// Config is what a Set needs. All fields but Most, CgroupMount, ViewOf, ViewsBy, ViewName, ViewChanged, InUse and HasAccount are required where Others is set.
+// Config is what a Set needs. All fields but Most, CgroupMount, ViewOf, ViewsBy, ViewName, AwaitView, ViewChanged, InUse and HasAccount are required where Others is set.
 type Config struct {
 	// Own is the daemon's own network namespace.
 	Own *Workload
@@ -53,6 +53,9 @@ type Config struct {
 	ViewsBy func() Basis
 	// ViewName is what the operator calls a view other than 0, in the log; nil: its number is all there is.
 	ViewName func(view uint32) string
+	// AwaitView returns when a view is there that ViewOf has chosen, or its time is up: a pod's containers wait for it. nil: all are there at once. It is called
+	// without locks.
+	AwaitView func(view uint32)
 	// ViewChanged receives workloads that see another view than they were served with.
 	ViewChanged func(list []*Workload)
 	// InUse reports whether connections of a workload are open: it does not leave before they have closed. nil: no connection ever is.

@@ -133,6 +133,32 @@ func (s *Set) ChooseViews() {
 	s.viewsChanged(changed)
 }
 
+// Facts are those of all workloads that are served, the own one first.
+func (s *Set) Facts() (list []Facts) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if !s.cfg.NoOwn {
+		list = append(list, Facts{Host: true})
+	}
+	for _, w := range s.list() {
+		if !w.isReleased {
+			list = append(list, s.factsOf(w))
+		}
+	}
+	return list
+}
+
+// Views are those that workloads see, by their numbers: all that ViewOf had chosen before the call.
+func (s *Set) Views() map[uint32]bool {
+	s.work.Lock()
+	defer s.work.Unlock()
+	seen := map[uint32]bool{s.cfg.Own.View(): true}
+	for _, w := range s.list() {
+		seen[w.View()] = true
+	}
+	return seen
+}
+
 // see has a workload see the view that is for it by these facts, and appends it to a list where that is another one than before. The caller holds work.
 func (s *Set) see(changed []*Workload, w *Workload, facts Facts) []*Workload {
 	view := s.cfg.ViewOf(facts)

@@ -14,6 +14,9 @@ type View struct {
 	Select []map[string]any
 	// Config has listeners, clusters and fields of the view's bootstrap.
 	Config Config
+	// ForEach and Node are its for_each and node; nil: it has none.
+	ForEach []string
+	Node    map[string]any
 }
 
 // writeViews writes the files of views, and returns the arguments that name them.
@@ -34,7 +37,14 @@ func (b *Balancer) ReplaceViews(t testing.TB, list []View) {
 	t.Helper()
 	all := []any{}
 	for _, v := range list {
-		all = append(all, object{"name": v.Name, "config": filepath.Base(b.viewFile(v.Name)), "select": v.Select})
+		one := object{"name": v.Name, "config": filepath.Base(b.viewFile(v.Name)), "select": v.Select}
+		if v.ForEach != nil {
+			one["for_each"] = v.ForEach
+		}
+		if v.Node != nil {
+			one["node"] = v.Node
+		}
+		all = append(all, one)
 	}
 	b.replace(t, b.viewsFile(), toYAML(t, object{"views": all}))
 }
