@@ -78,12 +78,7 @@ func TestViewsOfOneControlPlaneChangeUnderLoad(t *testing.T) {
 				}
 				leadAll("a")
 				balancer := v.startControlled(t, mode)
-				var loads []*harness.Process
-				for _, pod := range v.pods {
-					spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
-					loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
-				}
-				awaitAnswers(t, loads, 20)
+				loads := v.startLoads(t)
 				for round := range rounds {
 					leadAll([]string{"b", "a"}[round%2])
 					awaitProgress(t, loads, 10)

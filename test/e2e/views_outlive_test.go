@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -20,12 +19,7 @@ func TestASharedClusterOutlivesViews(t *testing.T) {
 		v := newViewers(t, 4)
 		v.equal(" b") // the shared configuration has another server
 		balancer := v.start(t, mode)
-		var loads []*harness.Process
-		for _, pod := range v.pods {
-			spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
-			loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
-		}
-		awaitAnswers(t, loads, 20)
+		loads := v.startLoads(t)
 		together := func(names ...string) {
 			t.Helper()
 			harness.Eventually(t, patience, fmt.Sprintf("one cluster of %q", names), func() bool {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -20,12 +19,7 @@ func TestViewsComeAndGoUnderLoad(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		v := newViewers(t, 4)
 		balancer := v.start(t, mode)
-		var loads []*harness.Process
-		for _, pod := range v.pods {
-			spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
-			loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
-		}
-		awaitAnswers(t, loads, 20)
+		loads := v.startLoads(t)
 		// In the place of the first two views another one is for both pods, and the last two are for each other's pods.
 		joined := v.views[0]
 		joined.Name, joined.Select = "joined", append(slices.Clone(v.views[0].Select), v.views[1].Select...)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/xlb-project/xlb/test/e2e/harness"
 	"github.com/xlb-project/xlb/test/e2e/programs"
@@ -61,12 +60,7 @@ func TestEqualViewsShareTheirClusters(t *testing.T) {
 		for i := range v.pods {
 			requireFrom(t, v, i, "shared a")
 		}
-		var loads []*harness.Process
-		for _, pod := range v.pods {
-			spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
-			loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
-		}
-		awaitAnswers(t, loads, 20)
+		loads := v.startLoads(t)
 
 		clusters := func(n int) {
 			t.Helper()

@@ -88,6 +88,17 @@ func (v *viewers) start(t *testing.T, mode harness.Mode, arguments ...string) *h
 	return balancer
 }
 
+// startLoads has each pod send requests to the service address, which say who answers, and returns when each has had answers.
+func (v *viewers) startLoads(t *testing.T) (loads []*harness.Process) {
+	t.Helper()
+	for _, pod := range v.pods {
+		spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
+		loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
+	}
+	awaitAnswers(t, loads, 20)
+	return loads
+}
+
 // nameOf is that of the view which a pod sees.
 func (v *viewers) nameOf(pod int) string {
 	if pod < len(v.views) {
@@ -134,12 +145,7 @@ func TestViewsChangeUnderLoad(t *testing.T) {
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		v := newViewers(t, 5)
 		balancer := v.start(t, mode)
-		var loads []*harness.Process
-		for _, pod := range v.pods {
-			spec := programs.LoadSpec{Address: podService.String(), Connections: 2, Pause: time.Millisecond, Asks: []programs.Ask{{Path: "/from"}}}
-			loads = append(loads, pod.Program(t, programs.LoadProgram, spec))
-		}
-		awaitAnswers(t, loads, 20)
+		loads := v.startLoads(t)
 		for round := range rounds {
 			suffix := []string{" b", " a"}[round%2]
 			for i := range v.views {
