@@ -278,11 +278,7 @@ func TestAViewGetsFromAControlPlaneWhatItsOwnNodeGets(t *testing.T) {
 
 // What is refused of one view's control plane is refused to that view's node, and shown of that view; another view's is taken as before.
 func TestARefusalOfOneViewsControlPlaneIsNoOtherViews(t *testing.T) {
-	p := newPlane(t)
-	p.say(t, "blue", "1", toPort(t, 8100))
-	p.say(t, "red", "1", toPort(t, 8200))
-	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
-	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	p, c := newBlueAndRed(t)
 	wrong := toPort(t, 9100)
 	wrong[resource.ClusterType][0].(*clusterv3.Cluster).LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	p.say(t, "blue", "2", wrong)
@@ -366,11 +362,7 @@ func TestTheStartWaitsForOtherViewsForALimitedTime(t *testing.T) {
 
 // Who a view is to its control plane stays until the daemon starts anew: its stream goes on under the node that it has named.
 func TestAViewsNodeStaysUntilARestart(t *testing.T) {
-	p := newPlane(t)
-	p.say(t, "blue", "1", toPort(t, 8100))
-	p.say(t, "red", "1", toPort(t, 8200))
-	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
-	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	p, c := newBlueAndRed(t)
 	_, port, err := net.SplitHostPort(p.address)
 	if err != nil {
 		t.Fatal(err)
@@ -437,11 +429,7 @@ func TestSecretsOfOneNameAreEachViewsOwn(t *testing.T) {
 
 // Tools see each view as a client of its own, by its name and its node.
 func TestEachViewIsAClientOfItsControlPlane(t *testing.T) {
-	p := newPlane(t)
-	p.say(t, "blue", "1", toPort(t, 8100))
-	p.say(t, "red", "1", toPort(t, 8200))
-	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
-	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	_, c := newBlueAndRed(t)
 	server := httptest.NewUnstartedServer(c.WithClientStatus(http.NotFoundHandler()))
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
