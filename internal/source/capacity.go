@@ -17,18 +17,28 @@ func (s *Source) activateWithinCapacity(wanted *model.Config, wrong *intake.Refu
 	s.logLeftOut(wanted)
 	for {
 		err := s.activate(wanted)
-		full, is := errors.AsType[*reconcile.FullError](err)
-		if !is {
-			return err
-		}
-		less := withCluster(wanted, s.unresolved, full.Cluster)
+		less := s.leaveOut(err, wanted, s.unresolved, wrong)
 		if less == nil {
 			return err
 		}
-		s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
-		wrong.Add(full.Cluster.Name, full)
 		wanted = less
 	}
+}
+
+// leaveOut is a configuration without the cluster that an error says there is no room for, which is logged and added to what is wrong: see withCluster. nil: the
+// error is another one, or there is less of that cluster already.
+func (s *Source) leaveOut(err error, wanted, before *model.Config, wrong *intake.Refusal) *model.Config {
+	full, is := errors.AsType[*reconcile.FullError](err)
+	if !is {
+		return nil
+	}
+	less := withCluster(wanted, before, full.Cluster)
+	if less == nil {
+		return nil
+	}
+	s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
+	wrong.Add(full.Cluster.Name, full)
+	return less
 }
 
 // withCluster is a configuration whose cluster with that key is the one before, or has no endpoints where there was no such cluster; nil: wanted is so already.

@@ -78,6 +78,10 @@ func (v *viewSource) gather(ctx context.Context) {
 
 // exchange puts Sources in force that are new, and returns those in place of which they are.
 func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err error) {
+	for _, v := range fresh {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isNamed := func(v *viewSource) bool {
@@ -101,36 +105,50 @@ func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err err
 	return replaced, nil
 }
 
-// activateWithinCapacity is Source.activateWithinCapacity for what new Sources have gathered, in place of others. The caller holds mu.
+// activateWithinCapacity is Source.activateWithinCapacity for what new Sources have gathered, in place of others. The caller holds mu, and those of the new Sources.
 func (s *Sources) activateWithinCapacity(list, replaced []*viewSource) error {
+	wrong := map[*viewSource]*intake.Refusal{}
 	for {
 		err := s.activateParts(partsOf(list))
-		if err == nil || !leaveOut(err, list, replaced) {
+		if err == nil {
+			break
+		}
+		if !slices.ContainsFunc(list, func(v *viewSource) bool { return v.isNew && v.dynamic != nil && v.comeWithout(err, replaced, wrong) }) {
 			return err
 		}
 	}
+	for v, of := range wrong {
+		v.intake.Record(intake.Whole, "", of)
+	}
+	return nil
 }
 
-// leaveOut has a new view be without its cluster that there is no room for, or with the one that it had. false: that is not what an error says.
-func leaveOut(err error, list, replaced []*viewSource) bool {
-	for _, v := range list {
-		full, is := errors.AsType[*reconcile.FullError](errorIn(v.view, err))
-		if !is || !v.isNew || v.dynamic == nil {
-			continue
-		}
-		before := &model.Config{}
-		if i := slices.IndexFunc(replaced, func(r *viewSource) bool { return r.view.Name == v.view.Name }); i >= 0 && replaced[i].part != nil {
-			before = replaced[i].part
-		}
-		less := withCluster(v.part, before, full.Cluster)
-		if less == nil {
-			return false
-		}
-		v.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
-		v.part = less
-		return true
+// comeWithout has a new view be without its cluster that there is no room for, or with the one that it had, and adds that to what is wrong. false: that is not
+// what an error says. The caller holds mu, and that of the Source: what the view reads next is compared with what is in force.
+func (v *viewSource) comeWithout(err error, replaced []*viewSource, wrong map[*viewSource]*intake.Refusal) bool {
+	err = errorIn(v.view, err)
+	full, is := errors.AsType[*reconcile.FullError](err)
+	if !is {
+		return false
 	}
-	return false
+	before := &model.Config{}
+	if i := slices.IndexFunc(replaced, func(r *viewSource) bool { return r.view.Name == v.view.Name }); i >= 0 && replaced[i].part != nil {
+		before = replaced[i].part
+	}
+	if wrong[v] == nil {
+		wrong[v] = v.intake.Wrong(intake.Whole)
+	}
+	less := v.leaveOut(err, v.part, before, wrong[v])
+	if less == nil {
+		return false
+	}
+	v.part = less
+	for _, of := range []**model.Config{&v.desired, &v.unresolved} {
+		if less := withCluster(*of, before, full.Cluster); less != nil {
+			*of = less
+		}
+	}
+	return true
 }
 
 // Remove takes the views with these names out of force. After an error all is as it was.

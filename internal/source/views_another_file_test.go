@@ -11,10 +11,17 @@ import (
 	"strings"
 	"testing"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source/intake"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // another is a bootstrap of view blue that has all from the control plane, as that node, and waits for it for so long.
@@ -82,17 +89,32 @@ func TestAViewThatIsMadeReadyAtTheEndChangesNothing(t *testing.T) {
 	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
 }
 
-// A cluster that there is no room for stays as the view had it, and keeps nothing else of what comes from being put in force.
-func TestAViewComesWithoutTheClusterThatThereIsNoRoomFor(t *testing.T) {
-	p, c := newBlueAndRed(t)
-	p.say(t, "green", "1", toPort(t, 8300))
+// roomless refuses configurations in which the cluster b of view blue has its endpoint at that port: there is no room for it.
+func (c *controlled) roomless(port uint16) {
 	activate := c.cfg.Activate
 	c.cfg.Activate = func(cfg *model.Config) error {
-		if ports(cfg)["blue"] == 8300 {
+		if ports(cfg)["blue"] == port {
 			return &reconcile.FullError{Cluster: model.ClusterKey{View: "blue", Name: "b"}, New: 1, Most: 1}
 		}
 		return activate(cfg)
 	}
+}
+
+// refusalOf is what is wrong with the configuration of a view as a whole; nil: it is all in force.
+func (c *controlled) refusalOf(view string) *admin.Refusal {
+	for _, o := range c.Origins() {
+		if o.View == view && o.Kind == admin.WholeConfiguration {
+			return o.Refusal
+		}
+	}
+	return nil
+}
+
+// A cluster that there is no room for stays as the view had it, and keeps nothing else of what comes from being put in force.
+func TestAViewComesWithoutTheClusterThatThereIsNoRoomFor(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	p.say(t, "green", "1", toPort(t, 8300))
+	c.roomless(8300)
 	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,9 +124,44 @@ func TestAViewComesWithoutTheClusterThatThereIsNoRoomFor(t *testing.T) {
 	}) {
 		t.Errorf("the log does not say so:\n%s", log)
 	}
+	if r := c.refusalOf("blue"); r == nil || len(r.Problems) != 1 || r.Problems[0].Resource != "b" {
+		t.Errorf("shown as refused: %+v, want cluster b", r)
+	}
+	if r := c.refusalOf("red"); r != nil {
+		t.Errorf("another view shows %+v", r)
+	}
 	if node := c.of("blue").dynamic.bootstrap.Load().Dynamic.Node.GetId(); node != "green" {
 		t.Errorf("the view is node %s, want green", node)
 	}
+}
+
+// A view that has come without a cluster follows its server with all others, and has the cluster once there is room.
+func TestAViewWithoutRoomForOneClusterFollowsItsServer(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	full := toPort(t, 8300)
+	p.say(t, "green", "1", full)
+	c.roomless(8300)
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
+		t.Fatal(err)
+	}
+	other := proto.Clone(full[resource.ClusterType][0].(*clusterv3.Cluster)).(*clusterv3.Cluster)
+	other.Name, other.LoadAssignment.ClusterName = "other", "other"
+	p.say(t, "green", "2", map[string][]types.Resource{resource.ClusterType: {full[resource.ClusterType][0], other}})
+	await.Within(t, await.Patience, func() string {
+		if c.last().In(model.View{Number: 1, Name: "blue"}).Cluster("other") == nil {
+			return "another cluster of the view is not in force: " + c.log.String()
+		}
+		return ""
+	})
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+	p.say(t, "green", "3", toPort(t, 8301))
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8301, "red": 8200})
+	await.Within(t, await.Patience, func() string {
+		if r := c.refusalOf("blue"); r != nil {
+			return fmt.Sprintf("still shown as refused: %+v", r)
+		}
+		return ""
+	})
 }
 
 // Counters are sums over all views, and never become smaller: neither when a view has another file, nor when one goes.

@@ -107,6 +107,16 @@ func (in *Intake) Record(key Key, version string, wrong *Refusal) {
 	in.Refuse(key, &wrong.Refusal, false)
 }
 
+// Wrong is what is wrong with what came last of an origin, to be added to and recorded again.
+func (in *Intake) Wrong(key Key) *Refusal {
+	out := NewRefusal("", time.Now())
+	if last := in.Of(key).Refusal; last != nil {
+		out.Refusal = *last
+		out.Problems = slices.Clone(last.Problems)
+	}
+	return out
+}
+
 // KeepFiles forgets files of resources that the configuration does not name any more.
 func (in *Intake) KeepFiles(named []config.File) {
 	keep := map[Key]bool{}

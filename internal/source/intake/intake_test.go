@@ -109,3 +109,23 @@ func TestServersTellWhatIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// What is added to what was wrong changes nothing of what is shown until it is recorded.
+func TestWhatWasWrongIsAddedTo(t *testing.T) {
+	in := New()
+	in.Refuse(Whole, RefusalOf(errors.New("first")), false)
+	shown := in.Of(Whole).Refusal
+	wrong := in.Wrong(Whole)
+	wrong.Add("b", errors.New("second"))
+	if len(shown.Problems) != 1 || in.Of(Whole).Refusal != shown {
+		t.Errorf("shown before it is recorded: %+v", in.Of(Whole).Refusal)
+	}
+	in.Record(Whole, "", wrong)
+	if now := in.Of(Whole).Refusal; len(now.Problems) != 2 || now.Problems[0].Reason != "first" || now.Problems[1].Resource != "b" {
+		t.Errorf("got %+v", now)
+	}
+	in.Take(Whole, "")
+	if got := in.Wrong(Whole); len(got.Problems) != 0 {
+		t.Errorf("wrong with what was taken: %+v", got.Problems)
+	}
+}
