@@ -17,7 +17,7 @@ type Origin struct {
 	Kind string `json:"kind"`
 	// Source is "file" or "server"; "all" of the configuration.
 	Source string `json:"source"`
-	// From is the file's path, or the server's address.
+	// From is the file's path, or the server's address; of the configuration "clusters that views share" where the row is of those alone.
 	From string `json:"from,omitempty"`
 	// Name of a secret.
 	Name string `json:"name,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
+	"github.com/xlb-project/xlb/internal/source/intake"
 )
 
 const (
@@ -44,7 +45,7 @@ func (s *Sources) activateParts(parts []*model.Config) error {
 	merged := s.merging.Merge(parts, now)
 	err := s.activateMerged(merged)
 	if err == nil {
-		s.merging.why = ""
+		s.tookMerged()
 		s.mergeAt(merged.Next)
 		return nil
 	}
@@ -58,12 +59,22 @@ func (s *Sources) activateParts(parts []*model.Config) error {
 	return nil
 }
 
-// mergeLater has the same parts be merged again in a while, and logs why, once: it may be so for hours. Needs s.mu.
+// tookMerged notes that all is in force, if it was not. Needs s.mu.
+func (s *Sources) tookMerged() {
+	if s.merging.why == "" {
+		return
+	}
+	s.merging.why = ""
+	s.views.Take(intake.Shared, "")
+}
+
+// mergeLater has the same parts be merged again in a while, and logs and shows why, once: it may be so for hours. Needs s.mu.
 func (s *Sources) mergeLater(err error) {
 	m := &s.merging
 	if why := err.Error(); why != m.why {
 		m.log.Error("clusters that views share are not in force as these views have them now; will retry", "err", err)
 		m.why = why
+		s.views.Refuse(intake.Shared, intake.RefusalOf(err), false)
 	}
 	s.mergeAt(time.Now().Add(mergePace))
 }

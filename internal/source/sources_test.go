@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/xlb-project/xlb/internal/admin"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 )
@@ -273,8 +274,18 @@ func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What cannot be put in force for hours is logged once, and once more when it has been in force meanwhile.
-func TestWhatAViewWaitsForIsLoggedOnce(t *testing.T) {
+// sharedRow is the row of clusters that views share; the zero value: there is no such row.
+func (r *viewsRig) sharedRow() (row admin.Origin) {
+	for _, o := range r.Origins() {
+		if o.From == "clusters that views share" {
+			row = o
+		}
+	}
+	return row
+}
+
+// What cannot be put in force for hours is logged and counted once, and once more when it has been in force meanwhile. It is shown as long as it is so.
+func TestWhatAViewWaitsForIsLoggedAndShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := newViewsRig(t), &strings.Builder{}
 		r.merging.log = slog.New(slog.NewTextHandler(log, nil))
@@ -291,9 +302,15 @@ func TestWhatAViewWaitsForIsLoggedOnce(t *testing.T) {
 			if n := strings.Count(log.String(), "no room"); n != round+1 {
 				t.Errorf("logged %d times, want %d:\n%.2000s", n, round+1, log)
 			}
+			if o := r.sharedRow(); o.Refused != uint64(round+1) || o.Refusal == nil || o.Refusal.Problems[0].Reason != "no room" {
+				t.Errorf("round %d: shown as %+v", round, o)
+			}
 			r.Exclusive(func() { r.refuse = nil })
 			time.Sleep(2 * mergePace)
 			synctest.Wait()
+			if o := r.sharedRow(); o.Refused != uint64(round+1) || o.Refusal != nil {
+				t.Errorf("round %d: shown as %+v once all is in force", round, o)
+			}
 		}
 	})
 }

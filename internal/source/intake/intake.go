@@ -36,6 +36,9 @@ type Key struct{ kind, path string }
 // Whole is the key of the configuration that all origins make up.
 var Whole = Key{kind: admin.WholeConfiguration}
 
+// Shared is the key of the clusters that views share, as what the views have waited for makes them. There is a row of it once something was refused.
+var Shared = Key{admin.WholeConfiguration, "clusters that views share"}
+
 // KeyOf is the key of a file of resources.
 func KeyOf(f config.File) Key { return Key{f.Kind.String(), f.Path} }
 
