@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
 // BenchmarkMerge has one cluster of one view change, of some views with many equal clusters each: alone, which makes it wait, and together with all others.
@@ -59,6 +61,40 @@ func BenchmarkMerge(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkReread has a view's file of 10,000 routes be read again: with the same content, and with other endpoints of a cluster that two views share, where it is to be
+// known whether the routes are the same.
+func BenchmarkReread(b *testing.B) {
+	for _, port := range []uint16{1, 2} {
+		read := func(view int, port uint16) *model.Config {
+			v := viewNumber(view)
+			return &model.Config{Listeners: []*model.Listener{routed(v, 10000)}, Clusters: []*model.Cluster{cluster(v, "service", port)}}
+		}
+		before := []*model.Config{read(0, 1), read(1, 1)}
+		now := []*model.Config{before[0], read(1, port)}
+		b.Run(map[uint16]string{1: "the same", 2: "other endpoints"}[port], func(b *testing.B) {
+			m := New(patience)
+			m.Accept(m.Merge(before, start))
+			for b.Loop() {
+				m.Merge(now, start)
+			}
+		})
+	}
+}
+
+// routed is a listener with so many routes, each with a header to match and one to add.
+func routed(v model.View, routes int) *model.Listener {
+	table := &model.RouteTable{Name: "table", VirtualHosts: []*model.VirtualHost{{Name: "all", Domains: []string{"*"}}}}
+	for i := range routes {
+		name := fmt.Sprintf("route%05d", i)
+		table.VirtualHosts[0].Routes = append(table.VirtualHosts[0].Routes, &model.Route{
+			Path: matcher.PathMatch{Value: "/" + name}, Headers: []matcher.HeaderMatch{{Name: "x-of", String: matcher.StringMatch{Value: name}}},
+			Clusters: []model.WeightedCluster{{Name: "service", Weight: 1}}, Changes: rewrite.HeaderLevel{Request: rewrite.HeaderChanges{Set: []rewrite.HeaderSetting{{Name: "x-route"}}}},
+		})
+	}
+	table.OrderChanges()
+	return &model.Listener{View: v, Name: "web", Address: netip.MustParseAddrPort("10.96.0.1:80"), Routes: table}
 }
 
 // BenchmarkPush has one cluster of many endpoints change, of which views hear one after another.

@@ -263,7 +263,8 @@ func (s *sorting) hasWaited(m *member) bool {
 // mayWait reports whether a view may have the group's cluster for a while in place of what it says: where nothing but endpoints differs. Anything else may be what its
 // routes ask for, and routes that have changed may be meant for endpoints that have come: neither is in force without the other.
 func (s *sorting) mayWait(g *group, m *member) bool {
-	return !s.rerouted[m.view.Name] && sameButEndpoints(g.content, m.cluster)
+	isRerouted := s.rerouted[m.view.Name]
+	return sameButEndpoints(g.content, m.cluster) && (isRerouted == nil || !isRerouted())
 }
 
 // agree reports whether all have the same cluster.

@@ -5,6 +5,7 @@ package merge
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -114,15 +115,15 @@ type run struct {
 	touched map[string]bool
 	// regrouped are those of them that are looked at already.
 	regrouped map[string]*named
-	// rerouted are the views whose listeners are others than before.
-	rerouted map[string]bool
+	// rerouted say of views that have changed whether their listeners are others than before. To compare all routes takes long, and few views need it: see mayWait.
+	rerouted map[string]func() bool
 	// dirty are the views whose list of clusters may be another one.
 	dirty map[string]bool
 }
 
 func newRun(m *Merger, views []*view, now time.Time) *run {
 	r := &run{
-		Merger: m, now: now, views: slices.Clone(views), before: map[string]*view{}, touched: maps.Clone(m.active.waiting), regrouped: map[string]*named{}, rerouted: map[string]bool{}, dirty: map[string]bool{},
+		Merger: m, now: now, views: slices.Clone(views), before: map[string]*view{}, touched: maps.Clone(m.active.waiting), regrouped: map[string]*named{}, rerouted: map[string]func() bool{}, dirty: map[string]bool{},
 	}
 	if r.touched == nil {
 		r.touched = map[string]bool{}
@@ -165,7 +166,7 @@ func (r *run) compare(before, now *view) {
 		return
 	}
 	now.names = before.names
-	r.rerouted[now.Name] = !sameListeners(before.part.Listeners, now.part.Listeners)
+	r.rerouted[now.Name] = sync.OnceValue(func() bool { return !sameListeners(before.part.Listeners, now.part.Listeners) })
 	if !maps.Equal(now.at, before.at) {
 		r.touch(before.part.Clusters)
 		r.touch(now.part.Clusters)
