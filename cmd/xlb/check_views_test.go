@@ -66,6 +66,25 @@ func TestCheckRefusesTheBootstrapOfOneView(t *testing.T) {
 	}
 }
 
+// The node of a template is a part of what its bootstrap is checked with: one that has a control plane needs a node.
+func TestCheckReadsTheBootstrapOfATemplate(t *testing.T) {
+	dir := filepath.Dir(viewsIn(t, "dynamic_resources: {ads_config: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: none}}]}}\n"))
+	for _, tt := range []struct{ config, want string }{
+		{"shop.yaml", ""},
+		{"blue.yaml", "xlb: view tenant: " + dir + "/blue.yaml: dynamic_resources.ads_config"},
+	} {
+		file := filepath.Join(dir, "template.yaml")
+		text := "views: [{name: tenant, config: " + tt.config + `, select: [{namespace: "*"}], for_each: [namespace], node: {id: "{namespace}", cluster: c}}]`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, stdout, stderr := call(t, "check", "--views", file)
+		if !strings.Contains(stdout, "view tenant") || tt.want == "" && strings.Contains(stderr, "view") || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: stdout:\n%s\nstderr: %s", tt.config, stdout, stderr)
+		}
+	}
+}
+
 func TestCheckRefusesAFileOfViews(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"that names no bootstrap", "views: [{name: shop, select: [{namespace: shop}]}]", "views[0].config: "},

@@ -639,3 +639,32 @@ func TestAFailureToJoinLeavesNothingOfAViewBehind(t *testing.T) {
 	must(t, r.s.Scan())
 	r.mustSee(r.inodeOf(pid), 5)
 }
+
+func TestFactsAndViewsAreThoseOfAllThatAreServed(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, ofShop)
+	pid, _ := r.startWeb()
+	r.s.PodBegins(web(pid, noWish))
+	want := []Facts{{Host: true}, {Namespace: "shop", Pod: "web-0", Cgroup: r.pathOf("kubepods/burstable/pod" + webUID + "/" + webContainer)}}
+	if diff := cmp.Diff(want, r.s.Facts()); diff != "" {
+		t.Errorf("facts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[uint32]bool{0: true, 7: true}, r.s.Views()); diff != "" {
+		t.Errorf("views (-want +got):\n%s", diff)
+	}
+}
+
+// A runtime keeps the containers of a pod waiting meanwhile. Others may be served: no lock is held.
+func TestAPodThatBeginsWaitsForItsView(t *testing.T) {
+	r := newRig(t)
+	r.viewsOf(Basis{}, ofShop)
+	var awaited []uint32
+	r.s.cfg.AwaitView = func(view uint32) { awaited = append(awaited, view); r.s.ChooseViews() }
+	pid, _ := r.startWeb()
+	for range 2 {
+		r.s.PodBegins(web(pid, noWish))
+	}
+	if diff := cmp.Diff([]uint32{7, 7}, awaited); diff != "" {
+		t.Errorf("awaited (-want +got):\n%s", diff)
+	}
+}
