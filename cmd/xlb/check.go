@@ -43,7 +43,7 @@ daemon served stay as they are. Exit code 1 means that it is not balanced.`,
 	c.Flags().StringVarP(&file, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON, to check too")
 	c.Flags().StringVar(&views, "views", "", "`file` of views: check it, and the bootstrap of each view, too")
 	c.Flags().BoolVar(&envoyHeaders, "envoy-headers", false, "with --config and --views: as \"xlb run --envoy-headers\" would read them")
-	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of a running daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, adminUsage)
 	c.Flags().IntVar(&pid, "pid", 0, "`number` of a process: say whether it is balanced")
 	for _, other := range []string{"config", "views", "admin", "envoy-headers"} {
 		c.MarkFlagsMutuallyExclusive("pid", other)

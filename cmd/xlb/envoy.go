@@ -145,7 +145,7 @@ func (f *envoyFlags) add(flags *pflag.FlagSet) {
 	flags.Uint32Var(&f.epoch, "restart-epoch", 0, "0: there is no hot restart")
 	flags.BoolVar(&f.showVersion, "version", false, "print the version")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "as in \"xlb run\"")
-	flags.StringVar(&f.admin, "admin", os.Getenv(adminVariable), "`address` of the admin API, or none (default: the bootstrap's, and none without one, as in Envoy)")
+	flags.StringVar(&f.admin, "admin", os.Getenv(adminVariable), "`address` of the admin API, host:port, unix:PATH, or none (default: the bootstrap's, and none without one, as in Envoy)")
 	flags.StringVar(&f.adminHosts, "admin-host", os.Getenv(hostsVariable), "`names` by which the admin API may be asked for, with commas between them")
 	flags.StringVar(&f.fastPath, "fast-path", cmp.Or(os.Getenv(fastPathVariable), fastPathAuto), "as in \"xlb run\"")
 	flags.StringVar(&f.whenDown, "when-down", cmp.Or(os.Getenv(whenDownVariable), passWhenDown), "as in \"xlb run\"")

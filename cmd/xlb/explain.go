@@ -67,7 +67,7 @@ defect of XLB; 2 that the question cannot be answered.`,
 		},
 	}
 	c.Flags().StringVarP(&o.file, "config", "c", "", "Envoy v3 bootstrap `file` to explain from, in place of a daemon")
-	c.Flags().StringVar(&o.admin, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&o.admin, "admin", admin.DefaultAddress, adminUsage)
 	c.Flags().StringArrayVarP(&o.query.Headers, "header", "H", nil, "header of the request, as `'name: value'`; may be repeated")
 	c.Flags().StringVar(&o.query.Listener, "listener", "", "`name` or address of the listener, whatever the URL says")
 	c.Flags().BoolVar(&o.envoyHeaders, "envoy-headers", false, "with --config: as \"xlb run --envoy-headers\" would serve it")

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,7 +98,7 @@ here if it is not the default.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, adminUsage)
 	watch := watchFlags(c)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -155,14 +154,17 @@ func withoutSharedViews(header []string, rows [][]string) (columns []string, cel
 	return slices.Delete(slices.Clone(header), at, at+1), cells
 }
 
-// checkAddress refuses what is no host:port.
+// checkAddress refuses what is neither host:port nor unix:PATH.
 func checkAddress(address string) error {
+	if path, is := socketOf(address); is {
+		return checkSocket(path)
+	}
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("admin address %q: want host:port; name that of a running daemon with --admin, as in %s", address, admin.DefaultAddress)
+		return fmt.Errorf("admin address %q: want host:port or unix:PATH; name that of a running daemon with --admin, as in %s", address, admin.DefaultAddress)
 	}
 	return nil
 }
@@ -187,17 +189,16 @@ func sendAdmin(ctx context.Context, method, address, path string) ([]byte, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.AdminClient.Whole)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
+	client, host := adminClient(address)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, http.NoBody)
 	if err != nil {
 		return nil, refused(fmt.Errorf("admin address %q: want host:port: %w", address, err))
 	}
-	// One question: nothing is kept open, and no proxy of the environment is asked.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: int64(limits.AdminClient.HeadBytes)}}
 	response, err := client.Do(request)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, refused(fmt.Errorf("admin address %s: nobody listens; start \"xlb run\", or name its admin address with --admin", address))
-	}
 	if err != nil {
+		if why := unreachable(address, err); why != nil {
+			return nil, refused(why)
+		}
 		return nil, fmt.Errorf("admin address %s: %w; name that of a running daemon with --admin", address, reasonOf(err))
 	}
 	defer response.Body.Close()

@@ -258,7 +258,7 @@ func TestGetSaysWhyThereIsNoAnswer(t *testing.T) {
 	}{
 		{"nobody listens", "pools", closed.Addr().String(), exitRefused, `nobody listens; start "xlb run"`},
 		{"not an address", "pools", "::", exitRefused, "want host:port"},
-		{"no port", "pools", "localhost", exitRefused, `admin address "localhost": want host:port; name that of a running daemon with --admin`},
+		{"no port", "pools", "localhost", exitRefused, `admin address "localhost": want host:port or unix:PATH; name that of a running daemon with --admin`},
 		{"no port that there is", "pools", "127.0.0.1:99999", exitRefused, `admin address "127.0.0.1:99999": want host:port`},
 		{"it does not speak HTTP", "pools", mute(t), exitFailure, "; name that of a running daemon with --admin"},
 		{"the daemon fails", "pools", broken, exitFailure, "/xlb/pools: 500 Internal Server Error: map is gone"},

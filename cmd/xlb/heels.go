@@ -65,7 +65,7 @@ that too: xlb heels detach.`,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "`file` of kind heels, YAML or JSON (required)")
-	flags.StringVar(&f.admin, "admin", "", "`address` of metrics and status, host:port (default: none)")
+	flags.StringVar(&f.admin, "admin", "", "`address` of metrics and status, host:port or unix:PATH (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
 	completes(c, "log-level", logLevels...)

@@ -35,7 +35,7 @@ API: POST /logging, as in Envoy. --log-level of "xlb run" is the level that it s
 			return nil
 		},
 	}
-	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, adminUsage)
 	output := outputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		query := url.Values{"format": {"json"}}

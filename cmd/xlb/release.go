@@ -85,7 +85,7 @@ func workloadCommand(e *env, page string, c *cobra.Command) *cobra.Command {
 		}
 		return namesOfNamespaces(begun), cobra.ShellCompDirectiveDefault
 	}
-	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, "`address` of the daemon's admin API")
+	c.Flags().StringVar(&address, "admin", admin.DefaultAddress, adminUsage)
 	c.Flags().IntVar(&pid, "pid", 0, "`number` of a process in the network namespace, in place of its name")
 	c.Flags().StringVar(&pod, "pod", "", "`NAMESPACE/NAME`, or UID, of the pod in the network namespace, in place of its name")
 	completes(c, "pod")

@@ -160,10 +160,12 @@ The same address may mean other routes in another view, and no process sees anot
 The file of views, and the bootstraps that it names, are read again when they have changed.
 
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
-configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. --admin none goes
-without.`,
+configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. With unix:PATH
+it listens at a Unix socket with the mode 0600, in place of TCP: root and the daemon's user may ask, and no
+other user changes anything, whatever admin.address.pipe.mode is. --admin none goes without.`,
 		Example: `  xlb run --config envoy.yaml
   xlb run --config envoy.yaml --cgroup /sys/fs/cgroup/shop --admin 127.0.0.1:9902
+  xlb run --config envoy.yaml --admin unix:/run/xlb/admin.sock
   xlb run --config envoy.yaml --views views.yaml
   xlb run --config envoy.yaml --fast-path=off`,
 		Args: noArguments,
@@ -171,7 +173,7 @@ without.`,
 	flags := c.Flags()
 	flags.StringVarP(&f.config, "config", "c", "", "Envoy v3 bootstrap `file`, YAML or JSON (required)")
 	flags.StringArrayVar(&f.cgroups, "cgroup", nil, "cgroup v2 `directory` whose processes are balanced; may be repeated (default: all processes)")
-	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port, or none (default: admin.address of the configuration, else "+admin.DefaultAddress+")")
+	flags.StringVar(&f.admin, "admin", "", "`address` of the admin API, host:port, unix:PATH, or none (default: admin.address of the configuration, else "+admin.DefaultAddress+")")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil, adminHostUsage)
 	flags.StringVar(&f.fastPath, "fast-path", fastPathAuto, fastPathUsage)
 	flags.BoolVar(&f.envoyHeaders, "envoy-headers", false, envoyHeadersUsage)

@@ -77,9 +77,9 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if socket, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		// Without it the kernel takes more, and nothing else changes.
-		_ = tcp.SetWriteBuffer(sendBuffer)
+		_ = socket.SetWriteBuffer(sendBuffer)
 	}
 	l.last++
 	c := &limitedConn{Conn: conn, limiter: l, number: l.last, since: time.Now()}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,7 +36,13 @@ type ListenError struct {
 }
 
 func (e *ListenError) Error() string {
-	if errors.Is(e.Err, syscall.EADDRINUSE) {
+	path, isUnix := strings.CutPrefix(e.Address, UnixScheme)
+	switch {
+	case isUnix && errors.Is(e.Err, syscall.EADDRINUSE):
+		return fmt.Sprintf("admin address %s: a process listens there; stop it (ss -lxp src %s), or choose another path with --admin", e.Address, path)
+	case isUnix:
+		return fmt.Sprintf("admin address %s: %v", e.Address, e.Err)
+	case errors.Is(e.Err, syscall.EADDRINUSE):
 		return fmt.Sprintf("admin address %s: already in use; stop the process that listens there (ss -ltnp) or choose another with --admin", e.Address)
 	}
 	return fmt.Sprintf("admin address %s: %v; choose an address of this host with --admin", e.Address, e.Err)
@@ -43,9 +50,12 @@ func (e *ListenError) Error() string {
 
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// Listen takes the admin address, host:port; an empty host means 127.0.0.1. Every
+// Listen takes the admin address: host:port, where an empty host means 127.0.0.1, or unix:PATH, a Unix socket with the mode UnixMode. Every
 // error is a *ListenError.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	if path, is := strings.CutPrefix(address, UnixScheme); is {
+		return ListenUnix(ctx, path, UnixMode)
+	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, &ListenError{Address: address, Err: err}
@@ -71,7 +81,8 @@ func errno(err error) error {
 }
 
 // Serve answers requests on l until ctx is done, and closes l. Requests have to be for an address, localhost, or one of names, which
-// may have a port. Answers being written may finish. It returns nil after an orderly end.
+// may have a port; those over a Unix socket may be for anything, and change something for root and the daemon's own user alone. Answers being written may
+// finish. It returns nil after an orderly end.
 func Serve(ctx context.Context, l net.Listener, names []string, handler http.Handler, log *slog.Logger) error {
 	allowed := make([]string, len(names))
 	for i, name := range names {
@@ -82,10 +93,17 @@ func Serve(ctx context.Context, l net.Listener, names []string, handler http.Han
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	visitors := newConnLimiter(l, limits.Admin.Connections)
+	if l.Addr().Network() == "unix" {
+		handler = forPeers(handler)
+	} else {
+		handler = forHosts(allowed, handler)
+	}
 	server := &http.Server{
-		Handler:     countRequests(forHosts(allowed, handler)),
-		ConnContext: visitors.connContext,
-		Protocols:   protocols,
+		Handler: countRequests(handler),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return withPeer(visitors.connContext(ctx, c), c)
+		},
+		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: limits.Admin.Streams, MaxReadFrameSize: frameSize,
 			MaxReceiveBufferPerConnection: connStreams * limits.Admin.BodyBytes, MaxReceiveBufferPerStream: limits.Admin.BodyBytes,

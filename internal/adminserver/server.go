@@ -17,7 +17,7 @@ import (
 
 // Options say where the admin API is to listen.
 type Options struct {
-	// Address is what the command line names; "" takes the configuration's, and Default when that has none.
+	// Address is what the command line names, host:port or unix:PATH; "" takes the configuration's, and Default when that has none.
 	Address string
 	// Default may be "": there is no admin API then. No operator has named this address: where it cannot be had there is no admin API.
 	Default string
@@ -46,7 +46,7 @@ func Listen(ctx context.Context, o Options, cfg *model.Config) (*Server, error) 
 	if address == "" {
 		return nil, nil
 	}
-	l, err := admin.Listen(ctx, address)
+	l, err := o.listen(ctx, address, cfg)
 	if err != nil && !asked {
 		// As where a daemon starts beside another one.
 		o.Logger.Warn("there is no admin API; name an address for it with --admin, or none", "err", err)
@@ -61,6 +61,14 @@ func Listen(ctx context.Context, o Options, cfg *model.Config) (*Server, error) 
 		}
 	}
 	return &Server{o: o, listener: l, asked: asked}, nil
+}
+
+// listen takes an address. The mode of a Unix socket is the configuration's where that names it.
+func (o *Options) listen(ctx context.Context, address string, cfg *model.Config) (net.Listener, error) {
+	if pipe := cfg.AdminPipe; o.Address == "" && pipe.Path != "" {
+		return admin.ListenUnix(ctx, pipe.Path, pipe.Mode)
+	}
+	return admin.Listen(ctx, address)
 }
 
 // Close gives the address up, where Serve has not been called.
@@ -81,6 +89,8 @@ func (o *Options) addressFor(cfg *model.Config) (address string, asked bool) {
 		return o.Address, true
 	case cfg.Admin.IsValid():
 		return cfg.Admin.String(), true
+	case cfg.AdminPipe.Path != "":
+		return admin.UnixScheme + cfg.AdminPipe.Path, true
 	case listenerAt(o.Default, cfg) != nil:
 		return "", false
 	}
@@ -134,10 +144,18 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) (run func()) {
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) {
-	s.o.Logger.Info("admin API listens", "address", l.Addr().String())
+	s.o.Logger.Info("admin API listens", "address", addressText(l.Addr()))
 	if err := admin.Serve(ctx, l, append([]string{s.o.Address}, s.o.Hosts...), h, s.o.Logger); err != nil {
 		s.o.Logger.Error("admin API has ended", "err", err)
 	}
+}
+
+// addressText is an address as --admin takes it.
+func addressText(a net.Addr) string {
+	if a.Network() == "unix" {
+		return admin.UnixScheme + a.String()
+	}
+	return a.String()
 }
 
 // Yield ends the admin API at the default address if a listener has the address, which is free then. Answers under way may finish. It does not

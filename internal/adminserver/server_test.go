@@ -3,12 +3,16 @@
 package adminserver
 
 import (
+	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +25,7 @@ import (
 func TestAddressOfTheAdminAPI(t *testing.T) {
 	const usual = "127.0.0.1:9901"
 	named := &model.Config{Admin: netip.MustParseAddrPort("127.0.0.1:15000")}
+	piped := &model.Config{AdminPipe: model.Pipe{Path: "/run/xlb/admin.sock", Mode: 0o660}}
 	serving := func(address string) *model.Config {
 		return &model.Config{Listeners: []*model.Listener{{Address: netip.MustParseAddrPort(address)}}}
 	}
@@ -35,6 +40,9 @@ func TestAddressOfTheAdminAPI(t *testing.T) {
 		{"no address is named, and there is no default", Options{}, &model.Config{}, "", false},
 		{"the configuration", Options{Default: usual}, named, "127.0.0.1:15000", true},
 		{"the command line", Options{Default: usual, Address: ":1"}, named, ":1", true},
+		{"the configuration, a Unix socket", Options{Default: usual}, piped, "unix:/run/xlb/admin.sock", true},
+		{"the command line, a Unix socket", Options{Default: usual, Address: "unix:/run/other.sock"}, piped, "unix:/run/other.sock", true},
+		{"there is to be no Unix socket", Options{Default: usual, None: true}, piped, "", false},
 		{"there is to be no admin API", Options{Default: usual, None: true}, named, "", false},
 		{"a listener has it", Options{Default: usual}, serving(usual), "", false},
 		{"a listener has its port everywhere", Options{Default: usual}, serving("0.0.0.0:9901"), "", false},
@@ -108,6 +116,49 @@ func TestDefaultAdminAddressChangesNothing(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, target, nil))
 		if w.Code != want {
 			t.Errorf("POST %s: got %d, want %d", target, w.Code, want)
+		}
+	}
+}
+
+// The mode is that of the configuration where its path is, and for root and the daemon's user alone where the command line names the path.
+func TestUnixSocketOfTheAdminAPI(t *testing.T) {
+	dir := t.TempDir()
+	configured, named := filepath.Join(dir, "configured.sock"), filepath.Join(dir, "named.sock")
+	cfg := &model.Config{AdminPipe: model.Pipe{Path: configured, Mode: 0o660}}
+	for _, tt := range []struct {
+		name, address, path string
+		mode                fs.FileMode
+	}{
+		{"of the configuration", "", configured, 0o660},
+		{"of the command line", "unix:" + named, named, 0o600},
+	} {
+		var log strings.Builder
+		o := Options{Address: tt.address, AddressPath: filepath.Join(dir, "address"), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		s, err := Listen(t.Context(), o, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(tt.path); err != nil || info.Mode() != fs.ModeSocket|tt.mode {
+			t.Errorf("%s: got %v, %v, want a socket with mode %o", tt.name, info, err, tt.mode)
+		}
+		// As Envoy writes it.
+		mustContain(t, o.AddressPath, tt.path)
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(s.Serve(ctx, http.NotFoundHandler()))
+		s.Yield(&model.Config{})
+		conn, err := net.Dial("unix", tt.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		end()
+		running.Wait()
+		if _, err := os.Lstat(tt.path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the socket is left: %v", tt.name, err)
+		}
+		if !strings.Contains(log.String(), "address=unix:"+tt.path) {
+			t.Errorf("%s: the log does not name the address as --admin takes it:\n%s", tt.name, log.String())
 		}
 	}
 }

@@ -51,6 +51,13 @@ var refusals = []change{
 	{"a local cluster that is not there", "", "{cluster_manager: {local_cluster_name: c}}"},
 	{"a local cluster with priorities", "", "{cluster_manager: {local_cluster_name: a}, static_resources: {clusters: [{name: a, load_assignment: {cluster_name: a, endpoints: [{priority: 1, lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}}]}]}}]}}"},
 	{"no listeners", "static_resources.listeners", "[]"},
+	{"admin at an abstract socket", "", "{admin: {address: {pipe: {path: '@xlb'}}}}"},
+	{"admin at a Unix socket without an absolute path", "", "{admin: {address: {pipe: {path: admin.sock}}}}"},
+	{"admin at a Unix socket with a long path", "", "{admin: {address: {pipe: {path: /" + strings.Repeat("a", 107) + "}}}}"},
+	{"admin at a Unix socket with a wide mode", "", "{admin: {address: {pipe: {path: /run/admin.sock, mode: 512}}}}"},
+	{"admin at a Unix socket without a path", "", "{admin: {address: {pipe: {}}}}"},
+	{"admin at a Unix socket, misspelt", "", "{admin: {address: {pipe: {path: /run/admin.sock, mod: 384}}}}"},
+	{"listener at a Unix socket", "$listener", "{address: {socket_address: null, pipe: {path: /run/web.sock}}}"},
 	{"admin at a service address", "", "{admin: {address: {socket_address: {address: 127.80.0.1, port_value: 80}}}}"},
 
 	{"listener by name", "$listener.address.socket_address", "{address: localhost}"},

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -96,8 +97,11 @@ func (t *translator) static(cfg *model.Config) {
 			cfg.Listeners = append(cfg.Listeners, translated)
 		}
 	}
-	if admin := bootstrap.GetAdmin(); admin.GetAddress() != nil {
-		cfg.Admin = t.adminAddress(admin.GetAddress(), "admin.address")
+	switch admin := bootstrap.GetAdmin().GetAddress(); {
+	case admin.GetPipe() != nil:
+		cfg.AdminPipe = t.adminPipe(admin.GetPipe(), "admin.address.pipe")
+	case admin != nil:
+		cfg.Admin = t.adminAddress(admin, "admin.address")
 	}
 	cfg.MaxConnections = t.maxConnections(bootstrap)
 	cfg.Local = t.local(bootstrap, cfg)
@@ -214,6 +218,15 @@ func (t *translator) adminAddress(a *corev3.Address, path string) netip.AddrPort
 		return netip.AddrPort{}
 	}
 	return t.Address(a, path)
+}
+
+// adminPipe is a Unix socket.
+func (t *translator) adminPipe(p *corev3.Pipe, path string) model.Pipe {
+	if err := model.CheckPipePath(p.GetPath()); err != nil {
+		t.p.Add(path+".path", "%v", err)
+		return model.Pipe{}
+	}
+	return model.Pipe{Path: p.GetPath(), Mode: fs.FileMode(p.GetMode()) & fs.ModePerm}
 }
 
 // destination is where connections go that a listener takes.

@@ -50,7 +50,7 @@ var (
 	Admin = Row{
 		Name: "admin API", Side: Server, Head: 10 * time.Second, Whole: 10 * time.Second, Send: 30 * time.Second, Idle: time.Minute,
 		Connections: 256, Streams: 16, HeadBytes: 16 << 10, BodyBytes: 64 << 10,
-		Made:  []string{"internal/admin.Listen", "internal/admin.Serve"},
+		Made:  []string{"internal/admin.Listen", "internal/admin.bindUnix", "internal/admin.tryUnix", "internal/admin.Serve"},
 		Shown: []string{"TestSlowHeadsKeepNobodyOut", "TestStreamsOfAConnectionAreBounded", "TestSlowReadersOfPagesKeepNobodyOut", "TestSlowReadersAreLeftAlone", "TestBusyConnectionsLeaveRoomForOthers"},
 	}
 	// ClientStatus are the streams of the client status service, behind Admin. Its requests are short.
@@ -102,7 +102,7 @@ var (
 	// AdminClient is "xlb get" and its like.
 	AdminClient = Row{
 		Name: "xlb get", Side: Client, Whole: 10 * time.Second, HeadBytes: 16 << 10, BodyBytes: 64 << 20,
-		Made: []string{"cmd/xlb.sendAdmin"}, Shown: []string{"TestAskingAnAdminAddressIsBounded"},
+		Made: []string{"cmd/xlb.adminClient"}, Shown: []string{"TestAskingAnAdminAddressIsBounded"},
 	}
 	// Takeover hands a bound socket to a daemon that replaces this one.
 	Takeover = Row{

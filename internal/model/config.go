@@ -8,6 +8,8 @@ import "net/netip"
 type Config struct {
 	// Admin is the address of the admin API; the zero value means none.
 	Admin netip.AddrPort
+	// AdminPipe is its Unix socket, in place of Admin.
+	AdminPipe Pipe `json:",omitzero"`
 	// Listeners in the order of the source; names and addresses are unique within a view.
 	Listeners []*Listener
 	// Clusters in the order of the source; keys are unique.

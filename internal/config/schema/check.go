@@ -187,6 +187,10 @@ func (w *walker) element(m protoreflect.Message, path string) {
 		defer func(before fieldTable) { w.table = before }(w.table)
 		w.table = secretMembers
 	}
+	if m.Descriptor().FullName() == adminMessage {
+		defer func(before fieldTable) { w.table = before }(w.table)
+		w.table = adminFields
+	}
 	if !document.IsWellKnown(m.Descriptor()) {
 		w.message(m, path)
 	}

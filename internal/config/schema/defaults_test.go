@@ -116,7 +116,7 @@ func tellsNone(fd protoreflect.FieldDescriptor) bool {
 // TestWhatProtobufDoesNotTellFromNoneIsNoProblem has all other fields, each written out beside what cannot be decoded: such a file is looked at
 // as text.
 func TestWhatProtobufDoesNotTellFromNoneIsNoProblem(t *testing.T) {
-	for _, table := range []fieldTable{supported, dynamicFields, controlFields} {
+	for _, table := range []fieldTable{supported, dynamicFields, controlFields, adminFields} {
 		eachField(t, supported.merge(table), func(fd protoreflect.FieldDescriptor) {
 			if fd.HasPresence() {
 				return

@@ -173,6 +173,10 @@ func (e *explainer) element(desc protoreflect.MessageDescriptor, value any, path
 		defer func(before fieldTable) { e.table = before }(e.table)
 		e.table = secretMembers
 	}
+	if desc.FullName() == adminMessage {
+		defer func(before fieldTable) { e.table = before }(e.table)
+		e.table = adminFields
+	}
 	e.message(desc, object, path, free)
 	return true
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestTableOfFieldsFitsEnvoysTypes(t *testing.T) {
-	for _, table := range []fieldTable{supported, controlFields, dynamicFields, viewFields} {
+	for _, table := range []fieldTable{supported, controlFields, dynamicFields, viewFields, adminFields} {
 		checkTable(t, table)
 	}
 }

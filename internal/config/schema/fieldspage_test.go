@@ -79,6 +79,8 @@ func fieldsPage(t *testing.T) string {
 	writeOthers(t, &page, secretMembers)
 	page.WriteString("\n## The control plane's cluster\n\nThe static cluster that `ads_config` names is not balanced: its endpoints are the servers that are asked. Of it these fields are treated otherwise than in other clusters.\n")
 	writeOthers(t, &page, controlFields)
+	page.WriteString("\n## The admin API\n\nBelow `admin` of the bootstrap these fields are treated otherwise than in listeners and endpoints.\n")
+	writeOthers(t, &page, adminFields)
 	page.WriteString("\n## The bootstrap of a view\n\nIn the bootstrap of a view, and in what files and servers have for it, these fields are refused. Its `node` is the view's own: servers know the view by it.\n")
 	writeOthers(t, &page, viewFields)
 	return page.String()
