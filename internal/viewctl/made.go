@@ -221,7 +221,7 @@ func (m *made) failed(v views.View, why error, now time.Time) (isNews bool) {
 }
 
 // mark marks those that no workload has seen for linger, and reports whether there are any. Connections keep one for departure.
-func (m *made) mark(seen, inUse map[uint32]bool, now time.Time) (any bool) {
+func (m *made) mark(seen, inUse map[uint32]bool, now time.Time) (isSome bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, one := range m.byName {
@@ -234,9 +234,9 @@ func (m *made) mark(seen, inUse map[uint32]bool, now time.Time) (any bool) {
 		}
 		age := now.Sub(one.unseen)
 		one.isLeaving = age >= departure || age >= linger && !inUse[one.view.Number]
-		any = any || one.isLeaving
+		isSome = isSome || one.isLeaving
 	}
-	return any
+	return isSome
 }
 
 // takeLeaving takes those out that leave still, and returns those of them that are there. seen was found out behind mark: who has come to see one before mark is
