@@ -120,10 +120,7 @@ func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster mo
 	}
 	stays := map[model.ClusterKey]bool{}
 	edit := mgr.members.Load().Edit()
-	for _, c := range changed.Added {
-		if !isWatched(c) {
-			continue
-		}
+	for _, c := range mgr.inOrderLocked(changed.Added) {
 		stays[c.Key()] = true
 		w := mgr.watched[c.Key()]
 		if w == nil {
@@ -151,6 +148,21 @@ func (mgr *Manager) Apply(clusters []*model.Cluster, endpointsOf func(cluster mo
 		mgr.forgetLocked(w)
 	}
 	mgr.events.wakeUp()
+}
+
+// inOrderLocked are those of some clusters that are to be watched. New ones are first: what one takes over of another is known there until that one changes too.
+func (mgr *Manager) inOrderLocked(clusters []*model.Cluster) []*model.Cluster {
+	var fresh, known []*model.Cluster
+	for _, c := range clusters {
+		switch {
+		case !isWatched(c):
+		case mgr.watched[c.Key()] == nil:
+			fresh = append(fresh, c)
+		default:
+			known = append(known, c)
+		}
+	}
+	return append(fresh, known...)
 }
 
 // forget removes members whose indices are not others' by now.
