@@ -252,6 +252,29 @@ func TestACheckThatPassesWhileAViewLeavesPassesForIt(t *testing.T) {
 	})
 }
 
+// The rules of such a view may eject nothing, and nothing of its own has failed.
+func TestAnEndpointThatComesAfterItsViewHasLeftBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(t, 2)
+		c.say(0, ejecting(), nil, 9000, 9001)
+		c.say(1, ejecting(), nil, 9000, 9001)
+		c.activate()
+		lenient := ejecting()
+		lenient.Consecutive5xx.Enforcing, lenient.MaxEjectionPercent = 0, 0
+		c.say(1, lenient, nil, 9001)
+		c.activate()
+		if c.key(0) == c.key(1) {
+			t.Fatal("no view has left the cluster")
+		}
+		c.eject(0, 9000)
+		c.say(1, lenient, nil, 9000, 9001)
+		c.activate()
+		if c.has(shared.EndpointEjected, 1, 9000) {
+			t.Error("the endpoint is ejected, as the other view's cluster has it")
+		}
+	})
+}
+
 // fail has the check of the shared view's endpoint fail, until the next attempts.
 func (c *chain) fail(port uint16) {
 	c.t.Helper()

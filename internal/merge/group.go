@@ -21,7 +21,7 @@ type named struct {
 // group is a cluster that is in force. It is never changed.
 type group struct {
 	key model.ClusterKey
-	// content is the cluster as some view has, or had, it, of that kind; from as model.Common has it.
+	// content is the cluster as some view has, or had, it, of that kind; from as model.Common has it, in the merge that has made the group.
 	content *model.Cluster
 	kind    *model.Cluster
 	from    model.ClusterKey
@@ -69,7 +69,7 @@ func (r *run) regroup(name string) {
 	s := &sorting{run: r, name: name, before: before}
 	if before != nil {
 		for _, g := range before.groups {
-			s.groups = append(s.groups, &group{key: g.key, content: g.content, kind: g.kind, from: g.from})
+			s.groups = append(s.groups, &group{key: g.key, content: g.content, kind: g.kind})
 		}
 	}
 	s.assign(s.membersOf(name))
@@ -362,7 +362,7 @@ func (s *sorting) mergedOf(g *group) *model.Cluster {
 	}
 	if s.before != nil {
 		for _, old := range s.before.groups {
-			if old.key == g.key && old.content == g.content && old.from == g.from && old.merged.View == g.members[0].view && slices.Equal(old.merged.SeenIn(), views) {
+			if old.key == g.key && old.content == g.content && old.merged.View == g.members[0].view && slices.Equal(old.merged.SeenIn(), views) {
 				return old.merged
 			}
 		}

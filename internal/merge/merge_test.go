@@ -140,6 +140,16 @@ func TestAViewThatChangesAloneLeavesTheOthersTheirCluster(t *testing.T) {
 	if c := w.got.Config.In(viewNumber(0)).Cluster("a").Common; c == nil || c.From != before.Key() {
 		t.Errorf("the cluster does not say where it comes from: %+v", c)
 	}
+	left := w.got.Config.In(viewNumber(0)).Cluster("a")
+	if w.merge(); w.got.Config.In(viewNumber(0)).Cluster("a") != left {
+		t.Error("the cluster changes although no view has said anything")
+	}
+	w.say(0, map[string]uint16{"a": 3})
+	w.merge()
+	w.requirePorts("a", 3, 1, 1)
+	if c := w.got.Config.In(viewNumber(0)).Cluster("a"); c.Key() != left.Key() || c.Common != nil && c.Common.From != (model.ClusterKey{}) {
+		t.Errorf("what comes later begins with what is known in the other cluster: %v, %+v", c.Key(), c.Common)
+	}
 
 	w.say(0, map[string]uint16{"a": 1})
 	w.merge()

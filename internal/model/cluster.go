@@ -82,7 +82,8 @@ type Common struct {
 	Key ClusterKey
 	// Views are the names of the views that have the cluster, in their order; the shared one's is empty.
 	Views []string
-	// From is the cluster that these views had before, which others have still, if there is one: what is known of an endpoint there holds here.
+	// From is the cluster that these views had before, which others have still, until theirs changes: what is known of an endpoint there holds here. One that comes
+	// later begins as any does.
 	From ClusterKey
 }
 
