@@ -83,7 +83,8 @@ type account struct {
 	endpoints map[identity]*meter
 	// left is the sum of the endpoints that have left the cluster.
 	left fast
-	// named are the counts of health and limits as they were last, inherited those of clusters in place of which the views have this one.
+	// named are the counts of health and limits as they were last, inherited those of before they began anew, and of clusters in place of which the views have this
+	// one.
 	named, inherited map[string]uint64
 }
 
@@ -138,7 +139,7 @@ func (l *ledger) observeClusters(clusters []Cluster) {
 		a := l.account(clusters[i].Key)
 		a.observe(clusters[i].Endpoints)
 		a.views = clusters[i].seenIn()
-		a.named = sum(countsAmong(healthStats, clusters[i].Health), countsAmong(limitStats, clusters[i].Limits))
+		a.observeNamed(sum(countsAmong(healthStats, clusters[i].Health), countsAmong(limitStats, clusters[i].Limits)))
 	}
 	for key, a := range l.clusters {
 		if present[key] {
@@ -152,6 +153,16 @@ func (l *ledger) observeClusters(clusters []Cluster) {
 		left.add(a.total())
 		delete(l.clusters, key)
 	}
+}
+
+// observeNamed notes the counts of health and limits. They begin anew where the cluster was gone, or not watched, since the last look: no look need have seen that.
+func (a *account) observeNamed(now map[string]uint64) {
+	for name, n := range a.named {
+		if now[name] < n {
+			a.inherited = sum(a.inherited, map[string]uint64{name: n})
+		}
+	}
+	a.named = now
 }
 
 // countsAmong are those of some statistics that only grow.

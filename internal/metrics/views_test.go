@@ -181,3 +181,64 @@ func TestStatisticsOfAClusterThatViewsLeaveGoOn(t *testing.T) {
 		require(113, 102, 113, 1)
 	}
 }
+
+// A view's cluster may go, and come back with its former key, between two scrapes: what was counted of it begins anew, and no sum becomes smaller.
+func TestCountsOfAClusterThatComesBackBetweenTwoScrapesGoOn(t *testing.T) {
+	of := func(n uint64, index uint32, view string, views ...string) Cluster {
+		return Cluster{
+			Key: model.ClusterKey{View: view, Name: "web"}, Views: views, Health: map[string]uint64{"health_check.attempt": n, "health_check.healthy": n}, Limits: map[string]uint64{"upstream_rq_retry": n},
+			Endpoints: []Endpoint{{Index: index, Address: first, Weight: 1, State: maps.Endpoint{Weight: 1, Traffic: maps.Traffic{Requests: n}}}},
+		}
+	}
+	s := &state{clusters: []Cluster{of(5, 1, "bank", "bank"), of(100, 2, "shop", "shop")}}
+	c := NewCollector(s, NewRecorder())
+	require := func(total, healthy uint64) {
+		t.Helper()
+		got, err := c.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := observed(got.Clusters)[0]
+		if h, retries := all.Health, all.Limits["upstream_rq_retry"]; h["health_check.attempt"] != total || h["health_check.healthy"] != healthy || retries != total || all.Requests != total {
+			t.Errorf("%v, %d retries and %d requests, want %d of each and %d healthy", h, retries, all.Requests, total, healthy)
+		}
+	}
+	require(105, 105)
+	// Both views have one cluster, which is not looked at, and two again.
+	c.Observe()
+	s.clusters = []Cluster{of(7, 1, "bank", "bank"), of(0, 3, "shop", "shop")}
+	for range 2 {
+		require(107, 7)
+	}
+	s.clusters = []Cluster{of(8, 1, "bank", "bank"), of(2, 3, "shop", "shop")}
+	require(110, 10)
+	s.clusters = []Cluster{of(8, 1, "bank", "bank", "shop")}
+	require(110, 8)
+}
+
+// A cluster whose health is watched no more for a while begins to be counted anew, too.
+func TestCountsOfAClusterThatIsWatchedAgainGoOn(t *testing.T) {
+	cluster := Cluster{Key: model.SharedCluster("web")}
+	s := &state{}
+	c := NewCollector(s, NewRecorder())
+	for _, step := range []struct {
+		health map[string]uint64
+		want   uint64
+	}{
+		{map[string]uint64{"health_check.attempt": 100}, 100},
+		{nil, 0},
+		{map[string]uint64{"health_check.attempt": 0}, 100},
+		{map[string]uint64{"health_check.attempt": 3}, 103},
+	} {
+		cluster.Health = step.health
+		s.clusters = []Cluster{cluster}
+		got, err := c.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, is := got.Clusters[0].Health["health_check.attempt"]
+		if n != step.want || is != (step.health != nil) {
+			t.Errorf("%v counted: got %d (%v), want %d", step.health, n, is, step.want)
+		}
+	}
+}
