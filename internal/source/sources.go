@@ -26,6 +26,8 @@ type Sources struct {
 	cfg Config
 	// all are the Sources that there are. They are not changed, but exchanged, by the holder of mu.
 	all atomic.Pointer[roster]
+	// coming are those that are about to be among all; nil: no Source is. Handshake and AwaitSecrets find them already. The holder of mu exchanges them.
+	coming atomic.Pointer[[]*viewSource]
 	// views is what has come of the file that names the views.
 	views *intake.Intake
 
@@ -127,8 +129,20 @@ func partsOf(list []*viewSource) []*model.Config {
 func (s *Sources) shared() *Source { return s.list()[0].Source }
 
 // of is that of a view; nil: there is no such view, or it has gone.
-func (s *Sources) of(view string) *Source {
-	for _, v := range s.list() {
+func (s *Sources) of(view string) *Source { return sourceOf(s.list(), view) }
+
+// secretsOf is that with the secrets of a view; nil: there is no such view, or it has gone.
+func (s *Sources) secretsOf(view string) *Source {
+	if coming := s.coming.Load(); coming != nil {
+		if one := sourceOf(*coming, view); one != nil {
+			return one
+		}
+	}
+	return s.of(view)
+}
+
+func sourceOf(list []*viewSource, view string) *Source {
+	for _, v := range list {
 		if v.view.Name == view {
 			return v.Source
 		}
@@ -199,7 +213,7 @@ func (s *Sources) Reactivate() error {
 
 // Handshake is Source.Handshake.
 func (s *Sources) Handshake(ctx context.Context, conn net.Conn, p *mtls.Peer) (net.Conn, error) {
-	one := s.of(p.TLS.View)
+	one := s.secretsOf(p.TLS.View)
 	if one == nil {
 		return nil, fmt.Errorf("view %s has gone, and its secrets with it", p.TLS.View)
 	}
@@ -208,7 +222,7 @@ func (s *Sources) Handshake(ctx context.Context, conn net.Conn, p *mtls.Peer) (n
 
 // AwaitSecrets is Source.AwaitSecrets. It waits for nothing where the view has gone.
 func (s *Sources) AwaitSecrets(ctx context.Context, tls *model.UpstreamTLS) bool {
-	one := s.of(tls.View)
+	one := s.secretsOf(tls.View)
 	return one == nil || one.AwaitSecrets(ctx, tls)
 }
 

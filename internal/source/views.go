@@ -91,13 +91,13 @@ func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err err
 	list = append(list, fresh...)
 	slices.SortFunc(list, func(a, b *viewSource) int { return cmp.Compare(a.view.Number, b.view.Number) })
 	// Before there is anything that asks for secrets.
-	before := s.all.Swap(s.all.Load().with(list, replaced))
+	s.coming.Store(&fresh)
+	defer s.coming.Store(nil)
 	if err := s.activateWithinCapacity(list, replaced); err != nil {
-		s.all.Store(before)
-		// ServeReloads may have seen the list.
-		haveGone(fresh)
 		return nil, err
 	}
+	// Not before: what those have counted that are refused would leave the sums again, and their files would be followed.
+	s.all.Store(s.all.Load().with(list, replaced))
 	for _, v := range fresh {
 		v.isNew = false
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/admin"
+	"github.com/xlb-project/xlb/internal/metrics"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/shutdown"
@@ -195,5 +196,53 @@ func TestCountersOfViewsThatHaveGoneStay(t *testing.T) {
 	}
 	if got := refused(); got != 1 {
 		t.Errorf("%d refusals without a view, want 1", got)
+	}
+}
+
+// A scrape while another file of a view is put in force, or refused, has no count that is smaller at the next one. Secrets of that file are found meanwhile.
+func TestCountersStayWhileAViewHasAnotherFile(t *testing.T) {
+	for name, refusal := range map[string]error{"that is refused": errors.New("no"), "that is taken": nil} {
+		t.Run(name, func(t *testing.T) {
+			p, c := newBlueAndRed(t)
+			p.say(t, "green", "1", toPort(t, 8300))
+			former := c.of("blue")
+			former.intake.Refuse(former.bootstrapKey(), intake.RefusalOf(errors.New("wrong")), false)
+			counters := func() map[string]uint64 {
+				out := metrics.CountersOf(c.DynamicStats())
+				for _, o := range c.OriginsByKind() {
+					out[o.Kind+" of "+o.Source] = o.Refused
+				}
+				return out
+			}
+			activate := c.cfg.Activate
+			var meanwhile map[string]uint64
+			var asked *Source
+			c.cfg.Activate = func(cfg *model.Config) error {
+				if ports(cfg)["blue"] != 8300 {
+					return activate(cfg)
+				}
+				meanwhile, asked = counters(), c.secretsOf("blue")
+				if refusal != nil {
+					return refusal
+				}
+				return activate(cfg)
+			}
+			before := counters()
+			if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); !errors.Is(err, refusal) {
+				t.Fatal(err)
+			}
+			if asked == former || asked == nil {
+				t.Error("what is about to be in force would have the secrets of the former file")
+			}
+			after := counters()
+			for name, n := range meanwhile {
+				if n < before[name] || after[name] < n {
+					t.Errorf("%s was %d, then %d, and is %d", name, before[name], n, after[name])
+				}
+			}
+			if now := c.secretsOf("blue"); now != c.of("blue") || (now == former) != (refusal != nil) {
+				t.Error("secrets are those of a file that is not in force")
+			}
+		})
 	}
 }
