@@ -98,7 +98,7 @@ func (c *chain) activate() {
 func (c *chain) fork() {
 	c.t.Helper()
 	time.Sleep(patience)
-	if c.activate(); !c.got.Parted {
+	if c.activate(); len(c.got.Waited) == 0 {
 		c.t.Fatal("no view has left the cluster")
 	}
 }

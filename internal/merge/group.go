@@ -14,8 +14,10 @@ import (
 type named struct {
 	// groups are in the order of their age.
 	groups []*group
-	// due is when some view waits no longer; zero: no view waits.
+	// due is when some view waits no longer; zero: no view waits, but for those that are held.
 	due time.Time
+	// isAwaited: some view waits.
+	isAwaited bool
 }
 
 // group is a cluster that is in force. It is never changed.
@@ -34,9 +36,10 @@ type group struct {
 // member is a view in a group.
 type member struct {
 	view model.View
-	// cluster is what the view says; until is how long the view waits where that is not the group's content.
+	// cluster is what the view says; until is how long the view waits where that is not the group's content. isFresh: it did not wait before this merge.
 	cluster *model.Cluster
 	until   time.Time
+	isFresh bool
 	// kind is a cluster that stands for all that are the same but for their view. So clusters of many endpoints are compared once each.
 	kind *model.Cluster
 	// alone: the cluster is not shared, whatever it is.
@@ -117,12 +120,21 @@ func (n *named) meantBy(view, name string) model.ClusterKey {
 	return own
 }
 
-// sorting finds the groups of one name.
+// leaver is a view that has left the group with that key.
+type leaver struct {
+	member
+	from model.ClusterKey
+}
+
+// sorting finds the groups of one name. The tables of routes lead to clusters by their keys, and are changed behind these: as long as some view's table leads to a
+// cluster, the cluster has what that view says, or has said. So the content of a key is never another one in a merge in which some view goes away from it.
 type sorting struct {
 	*run
 	name   string
 	before *named
 	groups []*group
+	// leavers are on their way from a group to another one, or to one of their own.
+	leavers []leaver
 	// kinds are those of clusters, by their pointers.
 	kinds map[*model.Cluster]*model.Cluster
 }
@@ -160,22 +172,19 @@ func (s *sorting) kindOf(c *model.Cluster) *model.Cluster {
 	return kind
 }
 
-// assign puts views into the groups in which they were. One that is new goes to a group that is as its cluster, or to one of its own.
+// assign puts views into the groups in which they were. One that is new enters when all groups are what they become.
 func (s *sorting) assign(list []member) {
-	var others []member
 	for _, m := range list {
 		i := s.indexOf(m.view.Name)
 		if i < 0 {
-			others = append(others, m)
+			s.leavers = append(s.leavers, leaver{member: m})
 			continue
 		}
 		m.until = s.untilOf(m.view.Name)
+		m.isFresh = m.until.IsZero()
 		s.groups[i].members = append(s.groups[i].members, m)
 	}
 	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return len(g.members) == 0 })
-	for _, m := range others {
-		s.enter(m, model.ClusterKey{})
-	}
 }
 
 // indexOf is the place of the group in which a view was; -1: it was in none.
@@ -213,42 +222,132 @@ func (s *sorting) enter(m member, from model.ClusterKey) {
 // isAlone reports whether no other view may enter.
 func (g *group) isAlone() bool { return g.members[0].alone }
 
-// newKey has the name of the view, unless another group has that.
+// newKey has the name of the view, unless another group has that, or had it: a table may lead there still.
 func (s *sorting) newKey(v model.View) model.ClusterKey {
 	key := model.ClusterKey{View: v.Name, Name: s.name}
-	for n := 2; slices.ContainsFunc(s.groups, func(g *group) bool { return g.key == key }); n++ {
+	has := func(g *group) bool { return g.key == key }
+	for n := 2; slices.ContainsFunc(s.groups, has) || slices.ContainsFunc(s.before.all(), has); n++ {
 		key.View = fmt.Sprintf("%s#%d", v.Name, n)
 	}
 	return key
 }
 
-// update has groups follow their members.
+// update has groups follow their members. Those that leave enter others when all groups are what they become.
 func (s *sorting) update() {
-	for _, g := range slices.Clone(s.groups) {
+	for _, g := range s.groups {
 		s.updateGroup(g)
+	}
+	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool { return len(g.members) == 0 })
+	for _, l := range s.leavers {
+		s.enter(l.member, l.from)
 	}
 }
 
 func (s *sorting) updateGroup(g *group) {
 	s.expel(g)
-	if i := slices.IndexFunc(g.members, func(m member) bool { return g.kind == m.kind }); i < 0 && s.agree(g.members) {
-		g.take(g.members[0])
+	switch {
+	case s.isWanted(g):
+		s.leaveWanted(g)
+	case s.hasAll(g) && !s.hasHeld(g) && s.agree(g.members):
+		s.takeTogether(g)
+	default:
+		s.part(g)
 	}
-	var leaving []member
-	for i := range g.members {
-		m := &g.members[i]
-		switch {
-		case g.kind == m.kind:
-			m.until = time.Time{}
-		case !s.mayWait(g, m):
-			leaving = append(leaving, *m)
-		case s.hasWaited(m) && !s.hold:
-			s.parted = true
-			leaving = append(leaving, *m)
+}
+
+// isWanted reports whether some view says what the group has.
+func (s *sorting) isWanted(g *group) bool {
+	return slices.ContainsFunc(g.members, func(m member) bool { return g.kind == m.kind })
+}
+
+// hasAll reports whether all views are in the group that were in it: the table of another one leads to it until it is changed, which comes behind the cluster.
+func (s *sorting) hasAll(g *group) bool {
+	for _, old := range s.before.all() {
+		if old.key == g.key {
+			return !slices.ContainsFunc(old.members, func(m member) bool { return !g.has(m.view.Name) })
 		}
 	}
-	if len(leaving) > 0 {
-		s.part(g, leaving)
+	return true
+}
+
+// leaveWanted has members leave a group that others want as it is.
+func (s *sorting) leaveWanted(g *group) {
+	for i := range g.members {
+		if m := &g.members[i]; g.kind == m.kind {
+			m.until = time.Time{}
+		}
+	}
+	s.leaveIf(g, func(m *member) bool { return g.kind != m.kind && s.mustLeave(g, m) })
+}
+
+// takeTogether has the cluster become as all members say.
+func (s *sorting) takeTogether(g *group) {
+	if !slices.ContainsFunc(g.members, func(m member) bool { return m.isFresh }) {
+		for i := range g.members {
+			s.noteWaited(g, &g.members[i])
+		}
+	}
+	g.content, g.kind, g.changed = g.members[0].cluster, g.members[0].kind, true
+	for i := range g.members {
+		g.members[i].until = time.Time{}
+	}
+}
+
+// part has members leave a group that no view wants as it is, once one of them must. Those that agree, and are the most of those that may wait, stay: when the others
+// have left, which is in the next merge, they take the cluster with them. Where one is held nothing can be taken.
+func (s *sorting) part(g *group) {
+	mustPart := !s.hasAll(g)
+	for i := range g.members {
+		mustPart = s.mustLeave(g, &g.members[i]) || mustPart
+	}
+	switch {
+	case !mustPart:
+	case s.hasHeld(g):
+		s.leaveIf(g, func(m *member) bool { return s.mustLeave(g, m) })
+	default:
+		stay := s.mostWanted(g)
+		s.leaveIf(g, func(m *member) bool { return m.kind != stay || !s.mayWait(g, m) })
+		for i := range g.members {
+			g.members[i].until = s.now
+		}
+	}
+}
+
+// mustLeave reports whether a member may not wait, or has waited long enough. It waits from now on at the latest. One that is held waits on.
+func (s *sorting) mustLeave(g *group, m *member) bool {
+	return !s.mayWait(g, m) || s.hasWaited(m) && !s.isHeld(m)
+}
+
+func (s *sorting) leaveIf(g *group, leaves func(m *member) bool) {
+	members := g.members
+	g.members = nil
+	for i := range members {
+		m := &members[i]
+		if !leaves(m) {
+			g.members = append(g.members, *m)
+			continue
+		}
+		s.noteWaited(g, m)
+		s.leavers = append(s.leavers, leaver{*m, g.key})
+	}
+}
+
+// isHeld reports whether a member is not to have what it has waited for.
+func (s *sorting) isHeld(m *member) bool { return s.held[Waiter{m.view.Name, m.cluster}] }
+
+func (s *sorting) hasHeld(g *group) bool {
+	for i := range g.members {
+		if s.isHeld(&g.members[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteWaited notes a member that gets what it has waited for. Of one that says something else in this merge, which may not wait, that is not the reason.
+func (s *sorting) noteWaited(g *group, m *member) {
+	if !m.isFresh && s.mayWait(g, m) {
+		s.waited = append(s.waited, Waiter{m.view.Name, m.cluster})
 	}
 }
 
@@ -276,41 +375,27 @@ func (s *sorting) agree(members []member) bool {
 func (s *sorting) expel(g *group) {
 	for _, m := range slices.Clone(g.members) {
 		if m.alone && len(g.members) > 1 {
-			s.leave(g, m)
+			g.members = slices.DeleteFunc(g.members, func(other member) bool { return other.view.Name == m.view.Name })
+			s.leavers = append(s.leavers, leaver{m, g.key})
 		}
 	}
 }
 
-// part has views leave a group. If no view wants the group as it is, those that agree and are the most take it with them, and all
-// others leave: what a view has is what its own server has sent it, now or before.
-func (s *sorting) part(g *group, leaving []member) {
-	if !slices.ContainsFunc(g.members, func(m member) bool { return g.kind == m.kind }) {
-		g.take(s.mostWanted(g.members))
-		leaving = slices.DeleteFunc(slices.Clone(g.members), func(m member) bool { return g.kind == m.kind })
-		for i := range g.members {
-			g.members[i].until = time.Time{}
-		}
-	}
-	for _, m := range leaving {
-		s.leave(g, m)
-	}
-}
-
-// take has the cluster become as a member says.
-func (g *group) take(m member) { g.content, g.kind, g.changed = m.cluster, m.kind, true }
-
-// mostWanted is the first member of those that agree and are the most.
-func (s *sorting) mostWanted(members []member) member {
+// mostWanted is the kind on which most of those members agree that may wait, the first such; nil: no member may.
+func (s *sorting) mostWanted(g *group) *model.Cluster {
 	votes := map[*model.Cluster]int{}
-	for _, m := range members {
-		votes[m.kind]++
+	var most *model.Cluster
+	for i := range g.members {
+		if m := &g.members[i]; s.mayWait(g, m) {
+			votes[m.kind]++
+		}
 	}
-	return slices.MaxFunc(members, func(a, b member) int { return votes[a.kind] - votes[b.kind] })
-}
-
-func (s *sorting) leave(g *group, m member) {
-	g.members = slices.DeleteFunc(g.members, func(other member) bool { return other.view.Name == m.view.Name })
-	s.enter(m, g.key)
+	for i := range g.members {
+		if kind := g.members[i].kind; votes[kind] > votes[most] {
+			most = kind
+		}
+	}
+	return most
 }
 
 // join has equal groups become one: the one of fewer views goes into the other, else the one that has changed, else the younger one. So what a view changes
@@ -342,7 +427,11 @@ func (s *sorting) named() *named {
 		slices.SortFunc(g.members, func(a, b member) int { return s.rank(a.view.Name) - s.rank(b.view.Name) })
 		g.merged = s.mergedOf(g)
 		for _, m := range g.members {
-			if !m.until.IsZero() && (out.due.IsZero() || m.until.Before(out.due)) {
+			if m.until.IsZero() {
+				continue
+			}
+			out.isAwaited = true
+			if !s.isHeld(&m) && (out.due.IsZero() || m.until.Before(out.due)) {
 				out.due = m.until
 			}
 		}

@@ -27,16 +27,40 @@ func New(patience time.Duration) *Merger {
 type Merged struct {
 	// Config is in force for all views. It is the part itself where there is one.
 	Config *model.Config
-	// Next is when to merge again, though no part has changed; zero: there is no need.
+	// Next is when to merge again, though no part has changed, for views that are not held; zero: there is no need.
 	Next time.Time
-	// Parted: some view has waited long enough, and has left the others.
-	Parted bool
+	// Waited are the views that get now what they have waited for. It was accepted when they said it: if it cannot be in force, it is for no other view's sake.
+	Waited []Waiter
 
 	views []*view
 	// clusters are the groups of each name, of two parts or more.
 	clusters map[string]*named
 	// waiting are the names of clusters for which a view waits.
 	waiting map[string]bool
+}
+
+// Waiter is a view that has another cluster than it says, for a while.
+type Waiter struct {
+	View    string
+	Cluster *model.Cluster
+}
+
+// WaitedFor are those of Waited that have the cluster with that key now.
+func (m *Merged) WaitedFor(key model.ClusterKey) (list []Waiter) {
+	for _, w := range m.Waited {
+		if g := m.clusters[key.Name].of(w.View); g != nil && g.key == key && w.Cluster.Name == key.Name {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// Waits reports whether a view does not have a cluster that it says.
+func (m *Merged) Waits(w Waiter) bool {
+	g := m.clusters[w.Cluster.Name].of(w.View)
+	return g != nil && slices.ContainsFunc(g.members, func(one member) bool {
+		return one.view.Name == w.View && one.cluster == w.Cluster && one.kind != g.kind
+	})
 }
 
 // view is a part and the result of it.
@@ -51,16 +75,9 @@ type view struct {
 	names *model.Names
 }
 
-// Merge merges the parts of all views, the shared one first; nil is one of which nothing is known yet. What it returns is the base of the next one once it is in
-// force: see Accept.
-func (m *Merger) Merge(parts []*model.Config, now time.Time) *Merged {
-	return m.merge(parts, now, false)
-}
-
-// Hold is Merge, but for views that have waited long enough: they wait on, with what they have.
-func (m *Merger) Hold(parts []*model.Config, now time.Time) *Merged { return m.merge(parts, now, true) }
-
-func (m *Merger) merge(parts []*model.Config, now time.Time, hold bool) *Merged {
+// Merge merges the parts of all views, the shared one first; nil is one of which nothing is known yet. Those that are held wait on, however long they have waited. What
+// it returns is the base of the next one once it is in force: see Accept.
+func (m *Merger) Merge(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
 	var views []*view
 	for i, p := range parts {
 		if p != nil && (i == 0 || len(p.Listeners)+len(p.Clusters)+len(p.Passed) > 0) {
@@ -74,7 +91,9 @@ func (m *Merger) merge(parts []*model.Config, now time.Time, hold bool) *Merged 
 		return &Merged{Config: views[0].part, views: views}
 	}
 	r := newRun(m, views, now)
-	r.hold = hold
+	for _, w := range held {
+		r.held[w] = true
+	}
 	for name := range r.touched {
 		r.regroup(name)
 	}
@@ -106,8 +125,9 @@ var nothing = &model.Config{}
 type run struct {
 	*Merger
 	now time.Time
-	// hold: no view leaves for having waited. parted: some view has.
-	hold, parted bool
+	// held wait on. waited get what they have waited for.
+	held   map[Waiter]bool
+	waited []Waiter
 	// views are those of now, before those of what is in force, by name.
 	views  []*view
 	before map[string]*view
@@ -123,7 +143,7 @@ type run struct {
 
 func newRun(m *Merger, views []*view, now time.Time) *run {
 	r := &run{
-		Merger: m, now: now, views: slices.Clone(views), before: map[string]*view{}, touched: maps.Clone(m.active.waiting), regrouped: map[string]*named{}, rerouted: map[string]func() bool{}, dirty: map[string]bool{},
+		Merger: m, now: now, held: map[Waiter]bool{}, views: slices.Clone(views), before: map[string]*view{}, touched: maps.Clone(m.active.waiting), regrouped: map[string]*named{}, rerouted: map[string]func() bool{}, dirty: map[string]bool{},
 	}
 	if r.touched == nil {
 		r.touched = map[string]bool{}
@@ -199,17 +219,17 @@ func (r *run) touch(clusters []*model.Cluster) {
 func (r *run) merged() *Merged {
 	out := &Merged{clusters: r.clusters(), waiting: map[string]bool{}}
 	for name, n := range r.regrouped {
-		if n == nil || n.due.IsZero() {
+		if n == nil || !n.isAwaited {
 			continue
 		}
 		out.waiting[name] = true
-		if out.Next.IsZero() || n.due.Before(out.Next) {
+		if !n.due.IsZero() && (out.Next.IsZero() || n.due.Before(out.Next)) {
 			out.Next = n.due
 		}
 	}
 	r.list(out)
 	r.name(out)
-	out.Config, out.Parted = r.config(), r.parted
+	out.Config, out.Waited = r.config(), r.waited
 	out.views = slices.DeleteFunc(r.views, func(v *view) bool { return v.part == nothing && len(v.names.Keys) == 0 })
 	return out
 }

@@ -186,10 +186,87 @@ func TestThoseThatAgreeTakeTheCluster(t *testing.T) {
 	w.requirePorts("a", 1, 1, 1)
 	w.now = w.got.Next
 	w.merge()
+	// The table of view 0 may lead to the cluster until it has been changed: it is as it was until then.
+	w.requirePorts("a", 2, 1, 1)
+	if w.got.Next != w.now {
+		t.Errorf("next %s, want now", w.got.Next)
+	}
+	w.merge()
 	w.requirePorts("a", 2, 3, 3)
 	if w.key(1, "a") != key || w.key(2, "a") != key {
 		t.Errorf("keys %v and %v, want %v", w.key(1, "a"), w.key(2, "a"), key)
 	}
+}
+
+// A key never has another content in a merge in which some view that had it has not said that: its table leads there still.
+func TestAClusterThatSomeViewGoesAwayFromStaysAsItIs(t *testing.T) {
+	others := func(w *world, view int) {
+		w.parts[view].Listeners = []*model.Listener{{Name: "web", View: viewNumber(view), Address: netip.MustParseAddrPort("10.0.0.9:80"), Routes: &model.RouteTable{}}}
+	}
+	tests := []struct {
+		name string
+		// change is of view 1, beside another content of view 2.
+		change func(w *world)
+		first  []uint16
+	}{
+		{"without the cluster", func(w *world) { w.say(1, nil) }, []uint16{0, 0, 1}},
+		{"which has gone", func(w *world) { w.parts[1] = nil }, []uint16{0, 0, 1}},
+		{"with other routes", func(w *world) { w.say(1, map[string]uint16{"a": 3}); others(w, 1) }, []uint16{0, 3, 1}},
+		{"both with other routes", func(w *world) { w.say(1, map[string]uint16{"a": 3}); others(w, 1); others(w, 2) }, []uint16{0, 3, 2}},
+		{"gone, the other with other routes", func(w *world) { w.parts[1] = nil; others(w, 2) }, []uint16{0, 0, 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			w.say(0, map[string]uint16{})
+			w.say(1, map[string]uint16{"a": 1})
+			w.say(2, map[string]uint16{"a": 1})
+			w.merge()
+			key := w.key(2, "a")
+			w.say(2, map[string]uint16{"a": 2})
+			tt.change(w)
+			w.merge()
+			w.requirePorts("a", tt.first...)
+			if c := w.got.Config.Cluster(key); c != nil && c.Endpoints[0].Address.Port() != 1 {
+				t.Errorf("%v has %v while the table of view 1 leads there", key, c.Endpoints)
+			}
+			w.expire()
+			w.requirePorts("a", tt.first[0], tt.first[1], 2)
+		})
+	}
+}
+
+// A view that goes and one that comes in the same merge may have the same name of a cluster, but not the same key.
+func TestAKeyIsNotUsedAgainInTheMergeInWhichItGoes(t *testing.T) {
+	w := newWorld(t, 3)
+	w.say(1, map[string]uint16{"a": 1})
+	w.say(2, map[string]uint16{"a": 1})
+	w.merge()
+	w.parts[1] = nil
+	w.merge()
+	key := w.key(2, "a")
+	w.say(1, map[string]uint16{"a": 9})
+	w.parts[2] = nil
+	w.merge()
+	w.requirePorts("a", 0, 9, 0)
+	if got := w.key(1, "a"); got == key {
+		t.Errorf("%v is view 1's at once, while the table of view 2 leads there", got)
+	}
+}
+
+// A view that comes does not keep others waiting that agree on something else.
+func TestAViewThatComesDoesNotHoldThoseThatAgree(t *testing.T) {
+	w := newWorld(t, 4)
+	for v := range 3 {
+		w.say(v, map[string]uint16{"a": 1})
+	}
+	w.merge()
+	for v := range 3 {
+		w.say(v, map[string]uint16{"a": 2})
+	}
+	w.say(3, map[string]uint16{"a": 1})
+	w.merge()
+	w.requirePorts("a", 2, 2, 2, 1)
 }
 
 func TestWhatIsNotAcceptedChangesNothing(t *testing.T) {
@@ -214,18 +291,62 @@ func TestAViewThatIsHeldWaitsOn(t *testing.T) {
 	w.merge()
 	w.now = w.got.Next.Add(time.Second)
 	w.say(1, map[string]uint16{"a": 1, "b": 6})
-	if wanted := w.m.Merge(w.parts, w.now); !wanted.Parted {
-		t.Error("no view has left when its time is over")
+	waiter := Waiter{"", w.parts[0].Clusters[0]}
+	wanted := w.m.Merge(w.parts, w.now)
+	if !slices.Equal(wanted.Waited, []Waiter{waiter}) || !slices.Equal(wanted.WaitedFor(wanted.Config.In(viewNumber(0)).Key("a")), []Waiter{waiter}) {
+		t.Errorf("%v have waited", wanted.Waited)
 	}
-	w.got = w.m.Hold(w.parts, w.now)
-	w.m.Accept(w.got)
+	hold := func() { w.got = w.m.Merge(w.parts, w.now, waiter); w.m.Accept(w.got) }
+	hold()
 	w.requirePorts("a", 1, 1, 1)
 	w.requirePorts("b", 0, 6, 0)
-	if w.got.Parted || w.got.Next.IsZero() {
-		t.Errorf("parted %t, next %s", w.got.Parted, w.got.Next)
+	if len(w.got.Waited) > 0 || !w.got.Next.IsZero() || !w.got.Waits(waiter) {
+		t.Errorf("waited %v, next %s, waits %t", w.got.Waited, w.got.Next, w.got.Waits(waiter))
+	}
+	// Nothing of the others is held with it.
+	w.say(1, map[string]uint16{"a": 3, "b": 6})
+	w.say(2, map[string]uint16{"a": 3})
+	hold()
+	w.requirePorts("a", 1, 1, 1)
+	w.now = w.got.Next
+	hold()
+	w.requirePorts("a", 1, 3, 3)
+	w.parts[2] = nil
+	hold()
+	w.requirePorts("a", 1, 3, 0)
+	// What it says anew is not held.
+	w.say(0, map[string]uint16{"a": 4})
+	hold()
+	if w.got.Waits(waiter) {
+		t.Error("it waits for what it does not say any more")
+	}
+	w.expire()
+	w.requirePorts("a", 4, 3, 0)
+}
+
+// What a view takes alone, as the last one that has a cluster, it may have waited for, and may say just now.
+func TestWhatTheLastViewTakesItHasWaitedForOrNot(t *testing.T) {
+	w := newWorld(t, 3)
+	for v := range 3 {
+		w.say(v, map[string]uint16{"a": uint16(1 + v/2)})
 	}
 	w.merge()
-	w.requirePorts("a", 2, 1, 1)
+	w.say(0, map[string]uint16{"a": 3})
+	w.merge()
+	w.parts[1] = nil
+	w.merge()
+	w.now = w.got.Next
+	w.merge()
+	w.requirePorts("a", 3, 0, 2)
+	if want := []Waiter{{"", w.parts[0].Clusters[0]}}; !slices.Equal(w.got.Waited, want) {
+		t.Errorf("waited %v, want %v", w.got.Waited, want)
+	}
+	w.say(0, map[string]uint16{"a": 4})
+	w.merge()
+	w.requirePorts("a", 4, 0, 2)
+	if len(w.got.Waited) > 0 {
+		t.Errorf("waited %v, which it says just now", w.got.Waited)
+	}
 }
 
 func TestWhatIsNotShared(t *testing.T) {
@@ -385,7 +506,7 @@ func TestAViewWaitsForOthersWithEndpointsAlone(t *testing.T) {
 				say(tt.then)
 			}
 			w.requirePorts("a", 8000, tt.want, 8000)
-			if w.got.Parted {
+			if len(w.got.Waited) > 0 {
 				t.Error("what a view says itself would be put in force without its cluster")
 			}
 			if waits := !w.got.Next.IsZero(); waits != (tt.want == 8000) {
@@ -407,7 +528,7 @@ func TestWhatAViewMustHaveIsNotHeld(t *testing.T) {
 	w.now = w.now.Add(patience)
 	w.say(2, map[string]uint16{"a": 9001})
 	w.parts[2].Listeners = []*model.Listener{{Name: "web", View: viewNumber(2), Address: netip.MustParseAddrPort("10.0.0.9:80"), Routes: &model.RouteTable{}}}
-	w.got = w.m.Hold(w.parts, w.now)
+	w.got = w.m.Merge(w.parts, w.now, Waiter{"v1", w.parts[1].Clusters[0]})
 	w.requirePorts("a", 8000, 8000, 9001)
 }
 

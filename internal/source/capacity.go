@@ -4,6 +4,7 @@ package source
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/xlb-project/xlb/internal/model"
@@ -34,6 +35,10 @@ func (s *Source) leaveOut(err error, wanted, before *model.Config, wrong *intake
 	}
 	less := withCluster(wanted, before, full.Cluster)
 	if less == nil {
+		// What the view said before was accepted, and is not in force: it waits for other views.
+		less = withCluster(wanted, s.inForce(full.Cluster), full.Cluster)
+	}
+	if less == nil {
 		return nil
 	}
 	s.cfg.Logger.Error("endpoints refused; the cluster stays as it was", "cluster", full.Cluster.Name, "endpoints", full.Most, "room", full.Left)
@@ -53,11 +58,22 @@ func withCluster(wanted, before *model.Config, key model.ClusterKey) *model.Conf
 		bare.Targets, bare.Endpoints = nil, nil
 		instead = &bare
 	}
-	if now := wanted.Clusters[at]; now == instead || len(now.Endpoints) == 0 {
+	if now := wanted.Clusters[at]; now == instead || len(now.Endpoints) == 0 || reflect.DeepEqual(now.Endpoints, instead.Endpoints) {
 		return nil
 	}
 	out := *wanted
 	out.Clusters = slices.Clone(wanted.Clusters)
 	out.Clusters[at] = instead
 	return &out
+}
+
+// inForce is a configuration with the cluster that is in force for this view, if it is none whose names were resolved meanwhile.
+func (s *Source) inForce(key model.ClusterKey) *model.Config {
+	c := s.cfg.Cluster(s.cfg.File.View, key.Name)
+	if c == nil || c.Discovery.Named() {
+		return &model.Config{}
+	}
+	own := *c
+	own.View, own.Common = s.cfg.File.View, nil
+	return &model.Config{Clusters: []*model.Cluster{&own}}
 }

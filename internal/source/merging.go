@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/xlb-project/xlb/internal/merge"
@@ -21,6 +22,8 @@ const (
 	sharedPatience = 300 * time.Millisecond
 	// mergePace is between two attempts to put in force what a view has waited for.
 	mergePace = time.Second
+	// mostWhys bounds the reasons for which that fails which are logged, until nothing fails any more.
+	mostWhys = 64
 )
 
 // merging makes one configuration of those of all views, again when a view has waited long enough for others.
@@ -29,9 +32,12 @@ type merging struct {
 	log *slog.Logger
 	// again is nil while no view waits.
 	again *time.Timer
+	at    time.Time
 	ended bool
-	// why is what was logged last of what cannot be put in force; empty: all is in force.
-	why string
+	// held are views that wait on for what cannot be put in force, the one first that gets the next chance.
+	held []merge.Waiter
+	// whys are why something cannot be put in force, as was logged; nil: all is in force.
+	whys map[string]bool
 }
 
 func newMerging(log *slog.Logger) merging {
@@ -41,42 +47,70 @@ func newMerging(log *slog.Logger) merging {
 // activateParts puts in force what the Sources say. What a view has waited for keeps no other from being changed: if it cannot be put in force the view has what it
 // had, and there will be a retry. Needs s.mu.
 func (s *Sources) activateParts(parts []*model.Config) error {
-	now := time.Now()
-	merged := s.merging.Merge(parts, now)
-	err := s.activateMerged(merged)
-	if err == nil {
-		s.tookMerged()
-		s.mergeAt(merged.Next)
+	m, held := &s.merging, s.merging.held
+	var why error
+	for {
+		merged := m.Merge(parts, time.Now(), held...)
+		err := s.activateMerged(merged)
+		if err == nil {
+			m.held = slices.DeleteFunc(held, func(w merge.Waiter) bool { return !merged.Waits(w) })
+			s.mergeAt(merged.Next)
+			s.tookMerged(why)
+			return nil
+		}
+		more := toHold(merged, err)
+		if len(more) == 0 {
+			return err
+		}
+		held, why = append(slices.Clip(held), more...), err
+	}
+}
+
+// toHold are the views that have waited for what cannot be in force for that reason. A full table names the cluster; anything else may be for any of them.
+func toHold(merged *merge.Merged, err error) []merge.Waiter {
+	if errors.Is(err, shutdown.ErrEnding) {
 		return nil
 	}
-	if !merged.Parted || errors.Is(err, shutdown.ErrEnding) {
-		return err
+	if full, is := errors.AsType[*reconcile.FullError](err); is {
+		if list := merged.WaitedFor(full.Cluster); len(list) > 0 {
+			return list
+		}
 	}
-	if own := s.activateMerged(s.merging.Hold(parts, now)); own != nil {
-		return own
-	}
-	s.mergeLater(err)
-	return nil
+	return merged.Waited
 }
 
-// tookMerged notes that all is in force, if it was not. Needs s.mu.
-func (s *Sources) tookMerged() {
-	if s.merging.why == "" {
-		return
+// tookMerged notes that all is in force, if it was not, but for what views that are held have waited for: why says of the last of them, nil: that is known. Needs s.mu.
+func (s *Sources) tookMerged(why error) {
+	switch {
+	case why != nil:
+		s.mergeLater(why)
+	case len(s.merging.held) > 0:
+		s.mergeBy(time.Now().Add(mergePace))
+	case s.merging.whys != nil:
+		s.merging.whys = nil
+		s.views.Take(intake.Shared, "")
 	}
-	s.merging.why = ""
-	s.views.Take(intake.Shared, "")
 }
 
-// mergeLater has the same parts be merged again in a while, and logs and shows why, once: it may be so for hours. Needs s.mu.
+// mergeLater has the same parts be merged again in a while, and logs and shows why, each reason once: it may be so for hours. Needs s.mu.
 func (s *Sources) mergeLater(err error) {
 	m := &s.merging
-	if why := err.Error(); why != m.why {
+	if why := err.Error(); !m.whys[why] && len(m.whys) < mostWhys {
 		m.log.Error("clusters that views share are not in force as these views have them now; will retry", "err", err)
-		m.why = why
+		if m.whys == nil {
+			m.whys = map[string]bool{}
+		}
+		m.whys[why] = true
 		s.views.Refuse(intake.Shared, intake.RefusalOf(err), false)
 	}
-	s.mergeAt(time.Now().Add(mergePace))
+	s.mergeBy(time.Now().Add(mergePace))
+}
+
+// mergeBy has the same parts be merged again at a time, if they are not before. Needs s.mu.
+func (s *Sources) mergeBy(at time.Time) {
+	if m := &s.merging; m.again == nil || at.Before(m.at) {
+		s.mergeAt(at)
+	}
 }
 
 func (s *Sources) activateMerged(merged *merge.Merged) error {
@@ -97,17 +131,22 @@ func (s *Sources) mergeAt(at time.Time) {
 		m.again.Stop()
 		m.again = nil
 	}
+	m.at = at
 	if !at.IsZero() && !m.ended {
 		m.again = time.AfterFunc(time.Until(at), s.mergeAgain)
 	}
 }
 
-// mergeAgain puts in force what views have waited for.
+// mergeAgain puts in force what views have waited for. Of those that are held one has its chance: what they say may not go together.
 func (s *Sources) mergeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.merging.ended {
 		return
+	}
+	s.merging.again = nil
+	if held := s.merging.held; len(held) > 0 {
+		s.merging.held = slices.Clone(held[1:])
 	}
 	if err := s.activateParts(partsOf(s.list())); err != nil && !errors.Is(err, shutdown.ErrEnding) {
 		s.mergeLater(err)

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/xlb-project/xlb/internal/compile"
+	"github.com/xlb-project/xlb/internal/maps"
+	"github.com/xlb-project/xlb/internal/merge"
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/model/matcher"
+)
+
+// changing is views that share a cluster, each with its own content of it, and what they have said of it.
+type changing struct {
+	*rig
+	m     *merge.Merger
+	now   time.Time
+	parts []*model.Config
+	said  map[int][]string
+}
+
+func newChanging(t *testing.T, views int) *changing {
+	c := &changing{rig: newRig(t), m: merge.New(time.Second), now: time.Unix(1, 0), parts: []*model.Config{{}}, said: map[int][]string{}}
+	for v := 1; v <= views; v++ {
+		c.parts = append(c.parts, nil)
+		c.say(v, 8000)
+	}
+	if err := c.put(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// say has a view have its cluster at a port; 0: it has gone.
+func (c *changing) say(v, port int) {
+	c.parts[v] = nil
+	if port != 0 {
+		c.parts[v] = likeAnother(viewNumber(v), single(endpointOn(port, 1)))
+		c.said[v] = append(c.said[v], address(port).String())
+	}
+}
+
+// put puts in force what they say.
+func (c *changing) put() error {
+	got := c.m.Merge(c.parts, c.now)
+	im, _ := compile.Compile(got.Config)
+	_, err := c.r.Apply(im)
+	if err == nil {
+		c.m.Accept(got)
+	}
+	return err
+}
+
+// leadsTo are the endpoints to which requests of a view's workload may go now; nil: the view has no listener.
+func (c *changing) leadsTo(v model.View) (list []string) {
+	key := maps.KeyOf(address(80))
+	key.View = v.Number
+	number, found, _ := c.kernel.cfg.VIPs.Lookup(key)
+	if !found {
+		return nil
+	}
+	got := c.kernel.route(number, &matcher.Request{Method: "GET", Authority: "any", Path: "/"}, 0)
+	if got.verdict != maps.VerdictOk {
+		return []string{maps.VerdictName(got.verdict)}
+	}
+	at := map[uint32]string{}
+	for _, e := range c.r.clusters.Endpoints() {
+		at[e.Index] = e.Address.String()
+	}
+	for _, e := range c.kernel.schedule(got.cluster) {
+		list = append(list, at[e])
+	}
+	return list
+}
+
+// requireOwn fails where a view is led to what it has never said.
+func (c *changing) requireOwn(when string) {
+	c.t.Helper()
+	for v, said := range c.said {
+		for _, e := range c.leadsTo(viewNumber(v)) {
+			if !slices.Contains(said, e) {
+				c.t.Errorf("view %d is led to %s, and said %v: %s", v, e, said, when)
+			}
+		}
+	}
+}
+
+// At no moment of a change is a view led to endpoints that it has never said, also where the change fails.
+func TestNoViewIsLedToAnothersEndpointsDuringAChange(t *testing.T) {
+	tests := []struct {
+		name string
+		// change is made when views 1 and 2 have shared a cluster, and wait, if waits.
+		change func(c *changing)
+		waits  bool
+	}{
+		{"both have waited for something else", func(c *changing) { c.say(1, 8001); c.say(2, 8002) }, true},
+		{"one goes, one changes", func(c *changing) { c.say(1, 0); c.say(2, 8002) }, false},
+		{"one goes whose cluster the other has kept, and that one changes", func(c *changing) { c.say(2, 0); c.say(1, 8001) }, false},
+	}
+	for _, tt := range tests {
+		for failing := range 4 {
+			t.Run(fmt.Sprintf("%s, the write %d fails", tt.name, failing), func(t *testing.T) {
+				c := newChanging(t, 2)
+				tt.change(c)
+				if tt.waits {
+					if err := c.put(); err != nil {
+						t.Fatal(err)
+					}
+					c.now = c.now.Add(time.Second)
+				}
+				c.wrote = func(what string) { c.requireOwn("behind the write of " + what) }
+				writes := 0
+				c.fail = func() bool { writes++; return writes == failing }
+				for range 3 {
+					if err := c.put(); err != nil && failing == 0 {
+						t.Fatal(err)
+					}
+					c.requireOwn("behind a change")
+				}
+				for v, said := range c.said {
+					if c.parts[v] != nil && !slices.Equal(c.leadsTo(viewNumber(v)), said[len(said)-1:]) {
+						t.Errorf("view %d is led to %v in the end, and said %v", v, c.leadsTo(viewNumber(v)), said)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The key of a cluster is no other view's in the change in which its last view goes: the table of that leads there still.
+func TestNoViewIsLedToAClusterThatHasItsKeyNext(t *testing.T) {
+	c := newChanging(t, 2)
+	c.say(1, 0)
+	if err := c.put(); err != nil {
+		t.Fatal(err)
+	}
+	c.say(1, 9000)
+	c.say(2, 0)
+	c.wrote = func(what string) { c.requireOwn("behind the write of " + what) }
+	if err := c.put(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.leadsTo(viewNumber(1)); !slices.Equal(got, []string{address(9000).String()}) {
+		t.Errorf("view 1 is led to %v", got)
+	}
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
+	"github.com/xlb-project/xlb/test/await"
+)
+
+const noRoom = 9999
+
+// fullAt is the error for a configuration with a cluster b whose endpoint has the port that there is no room for.
+func fullAt(cfg *model.Config) error {
+	for _, c := range cfg.Clusters {
+		if c.Name == "b" && c.Endpoints[0].Address.Port() == noRoom {
+			return &reconcile.FullError{Cluster: c.Key(), New: 1, Most: 1}
+		}
+	}
+	return nil
+}
+
+// allSay has all views say the same, and waits until that is one cluster.
+func (r *viewsRig) allSay(port int) {
+	r.t.Helper()
+	for _, v := range []string{"", "blue", "red"} {
+		if err := r.reload(v, port); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * sharedPatience)
+	synctest.Wait()
+}
+
+// What there is no room for, however long a view has waited for it, is held alone.
+func TestAViewWithoutRoomHoldsNoOther(t *testing.T) {
+	for _, tt := range []struct{ full, other string }{{"red", "blue"}, {"blue", "red"}} {
+		t.Run(tt.full, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newViewsRig(t)
+				r.refuses = fullAt
+				r.allSay(8000)
+				if err := r.reload(tt.full, noRoom); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if err := r.reload(tt.other, 8400); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if got := r.portsNow()[tt.other]; got != 8400 {
+					t.Errorf("ten minutes later %s has %d, says 8400", tt.other, got)
+				}
+				r.Close()
+			})
+		})
+	}
+}
+
+func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.refuses = fullAt
+		r.reload("blue", 8100)
+		r.reload("red", 8100)
+		time.Sleep(2 * sharedPatience)
+		synctest.Wait()
+		if err := r.reload("blue", noRoom); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := r.portsNow(); got["blue"] != 8100 || got["red"] != 8100 {
+			t.Fatal(got)
+		}
+		if err := r.Remove([]string{"red"}); err != nil {
+			t.Errorf("red cannot be removed: %v", err)
+		}
+		r.Close()
+	})
+}
+
+// Its cluster stays as it is, as that of a view which shares it with no other.
+func TestRoutesOfAViewWhoseClusterHasNoRoomComeInForce(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		red  int
+	}{{"alone", 8200}, {"shared with red", 8100}} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPlane(t)
+			p.say(t, "blue", "1", toPort(t, 8100))
+			p.say(t, "red", "1", toPort(t, tt.red))
+			c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
+			c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": uint16(tt.red)})
+			c.mu.Lock()
+			activate := c.cfg.Activate
+			var refused atomic.Bool
+			c.cfg.Activate = func(cfg *model.Config) error {
+				if err := fullAt(cfg); err != nil {
+					refused.Store(true)
+					return err
+				}
+				return activate(cfg)
+			}
+			c.mu.Unlock()
+			p.say(t, "blue", "2", toPort(t, noRoom))
+			await.Within(t, await.Patience, func() string {
+				if !refused.Load() {
+					return "what there is no room for is not refused"
+				}
+				return ""
+			})
+			with := toPort(t, noRoom)
+			with[resource.ClusterType] = []types.Resource{with[resource.ClusterType][0].(*clusterv3.Cluster)}
+			with[resource.ListenerType] = []types.Resource{message[*listenerv3.Listener](t, `{name: new, address: {socket_address: {address: 10.96.0.2, port_value: 80}}, filter_chains: [{filters: [{name: tcp, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: b}}]}]}`)}
+			p.say(t, "blue", "3", with)
+			await.Within(t, await.Patience, func() string {
+				for _, l := range c.last().Listeners {
+					if l.Name == "new" {
+						return ""
+					}
+				}
+				return fmt.Sprintf("the listener of blue is not in force; refusals: %q", p.refusals("blue"))
+			})
+		})
+	}
+}
+
+// What it says needs no room: it is not refused because of another view that waits for room.
+func TestAViewMayChangeBesideOneWithoutRoom(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		text string
+	}{
+		{"other policy", `name: b, lb_policy: RANDOM`},
+		{"no such cluster", `name: c`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newViewsRig(t)
+				r.refuses = fullAt
+				r.reload("blue", 8100)
+				r.reload("red", 8100)
+				time.Sleep(2 * sharedPatience)
+				synctest.Wait()
+				if err := r.reload("blue", noRoom); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				text := strings.Replace(fmt.Sprintf(ofView, 8100), "name: b", tt.text, 1)
+				text = strings.Replace(text, "cluster_name: b", "cluster_name: "+tt.text[6:7], 1)
+				text = strings.Replace(text, "cluster: b}", "cluster: "+tt.text[6:7]+"}", 1)
+				red := r.of("red")
+				b, err := Load(t.Context(), File{View: red.cfg.File.View, Path: "red.yaml", Text: []byte(text)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := red.replaceBootstrap(b); err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				r.Close()
+			})
+		})
+	}
+}
