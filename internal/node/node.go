@@ -535,10 +535,12 @@ func (n *Node) followEvents() {
 
 // open begins to intercept, once the pools are open, and every endpoint has been asked for its health, or they have had their chance.
 func (n *Node) open(ctx context.Context) {
+	var views sync.WaitGroup
 	if n.views != nil {
-		n.views.Begin(ctx)
+		views.Go(func() { n.views.Begin(ctx) })
 	}
 	n.source.Await(ctx, n.setReady)
+	views.Wait()
 	n.setReady(errStarting)
 	n.awaitEndpoints(ctx, n.pool.Ready)
 	atomic.StoreUint32(&n.datapath.Shared.Control.Draining, 0)

@@ -18,14 +18,14 @@ import (
 // changing is views that share a cluster, each with its own content of it, and what they have said of it.
 type changing struct {
 	*rig
-	m     *merge.Merger
-	now   time.Time
-	parts []*model.Config
-	said  map[int][]string
+	m       *merge.Merger
+	now     time.Time
+	parts   []*model.Config
+	history map[int][]string
 }
 
 func newChanging(t *testing.T, views int) *changing {
-	c := &changing{rig: newRig(t), m: merge.New(time.Second), now: time.Unix(1, 0), parts: []*model.Config{{}}, said: map[int][]string{}}
+	c := &changing{rig: newRig(t), m: merge.New(time.Second), now: time.Unix(1, 0), parts: []*model.Config{{}}, history: map[int][]string{}}
 	for v := 1; v <= views; v++ {
 		c.parts = append(c.parts, nil)
 		c.say(v, 8000)
@@ -41,7 +41,7 @@ func (c *changing) say(v, port int) {
 	c.parts[v] = nil
 	if port != 0 {
 		c.parts[v] = likeAnother(viewNumber(v), single(endpointOn(port, 1)))
-		c.said[v] = append(c.said[v], address(port).String())
+		c.history[v] = append(c.history[v], address(port).String())
 	}
 }
 
@@ -81,10 +81,10 @@ func (c *changing) leadsTo(v model.View) (list []string) {
 // requireOwn fails where a view is led to what it has never said.
 func (c *changing) requireOwn(when string) {
 	c.t.Helper()
-	for v, said := range c.said {
+	for v, ports := range c.history {
 		for _, e := range c.leadsTo(viewNumber(v)) {
-			if !slices.Contains(said, e) {
-				c.t.Errorf("view %d is led to %s, and said %v: %s", v, e, said, when)
+			if !slices.Contains(ports, e) {
+				c.t.Errorf("view %d is led to %s, and said %v: %s", v, e, ports, when)
 			}
 		}
 	}
@@ -122,9 +122,9 @@ func TestNoViewIsLedToAnothersEndpointsDuringAChange(t *testing.T) {
 					}
 					c.requireOwn("behind a change")
 				}
-				for v, said := range c.said {
-					if c.parts[v] != nil && !slices.Equal(c.leadsTo(viewNumber(v)), said[len(said)-1:]) {
-						t.Errorf("view %d is led to %v in the end, and said %v", v, c.leadsTo(viewNumber(v)), said)
+				for v, ports := range c.history {
+					if c.parts[v] != nil && !slices.Equal(c.leadsTo(viewNumber(v)), ports[len(ports)-1:]) {
+						t.Errorf("view %d is led to %v in the end, and said %v", v, c.leadsTo(viewNumber(v)), ports)
 					}
 				}
 			})

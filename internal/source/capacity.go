@@ -36,7 +36,7 @@ func (s *Source) leaveOut(err error, wanted, before *model.Config, wrong *intake
 	less := withCluster(wanted, before, full.Cluster)
 	if less == nil {
 		// What the view said before was accepted, and is not in force: it waits for other views.
-		less = withCluster(wanted, s.inForce(full.Cluster), full.Cluster)
+		less = withCluster(wanted, s.activeCluster(full.Cluster), full.Cluster)
 	}
 	if less == nil {
 		return nil
@@ -67,8 +67,8 @@ func withCluster(wanted, before *model.Config, key model.ClusterKey) *model.Conf
 	return &out
 }
 
-// inForce is a configuration with the cluster that is in force for this view, if it is none whose names were resolved meanwhile.
-func (s *Source) inForce(key model.ClusterKey) *model.Config {
+// activeCluster is a configuration with the cluster that is in force for this view; it is empty where names of the cluster were resolved meanwhile.
+func (s *Source) activeCluster(key model.ClusterKey) *model.Config {
 	c := s.cfg.Cluster(s.cfg.File.View, key.Name)
 	if c == nil || c.Discovery.Named() {
 		return &model.Config{}

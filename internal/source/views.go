@@ -113,7 +113,7 @@ func (s *Sources) activateWithinCapacity(list, replaced []*viewSource) error {
 		if err == nil {
 			break
 		}
-		if !slices.ContainsFunc(list, func(v *viewSource) bool { return v.isNew && v.dynamic != nil && v.comeWithout(err, replaced, wrong) }) {
+		if !comeAllWithout(err, list, replaced, wrong) {
 			return err
 		}
 	}
@@ -121,6 +121,16 @@ func (s *Sources) activateWithinCapacity(list, replaced []*viewSource) error {
 		v.intake.Record(intake.Whole, "", of)
 	}
 	return nil
+}
+
+// comeAllWithout is comeWithout for all new views that have the cluster: they may be many, and each attempt takes long. false: none of them has.
+func comeAllWithout(err error, list, replaced []*viewSource, wrong map[*viewSource]*intake.Refusal) (some bool) {
+	for _, v := range list {
+		if v.isNew && v.dynamic != nil && v.comeWithout(err, replaced, wrong) {
+			some = true
+		}
+	}
+	return some
 }
 
 // comeWithout has a new view be without its cluster that there is no room for, or with the one that it had, and adds that to what is wrong. false: that is not

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -244,5 +246,48 @@ func TestCountersStayWhileAViewHasAnotherFile(t *testing.T) {
 				t.Error("secrets are those of a file that is not in force")
 			}
 		})
+	}
+}
+
+// Many views may come together, of a template for one, and have one cluster without room: that takes one more attempt, and not one for each.
+func TestAClusterWithoutRoomIsLeftOutOfAllViewsThatComeTogether(t *testing.T) {
+	r := newViewsRig(t)
+	file := filepath.Join(t.TempDir(), "cds.yaml")
+	const big = `resources:
+- {"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: big, load_assignment: {cluster_name: big, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.0.0.3, port_value: 80}}}}]}]}}
+`
+	if err := os.WriteFile(file, []byte(big), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	attempts := 0
+	r.refuses = func(cfg *model.Config) error {
+		attempts++
+		for _, c := range cfg.Clusters {
+			if c.Name == "big" && len(c.Endpoints) > 0 {
+				return &reconcile.FullError{Cluster: c.Key(), New: 1, Most: 1}
+			}
+		}
+		return nil
+	}
+	var all []*Bootstrap
+	for i := range 20 {
+		text := fmt.Sprintf(ofView, 8300) + fmt.Sprintf("node: {id: n%d, cluster: c}\ndynamic_resources: {cds_config: {resource_api_version: V3, path_config_source: {path: %s}}}\n", i, file)
+		b, err := Load(t.Context(), File{View: model.View{Number: uint32(10 + i), Name: fmt.Sprintf("t/%d", i)}, Path: "b.yaml", Text: []byte(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	if err := r.Add(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	// The rig asks twice why one is refused.
+	if attempts > 4 {
+		t.Errorf("%d attempts for 20 views", attempts)
+	}
+	for _, b := range all {
+		if c := r.last().In(b.file.View).Cluster("big"); c == nil || len(c.Endpoints) > 0 {
+			t.Errorf("view %s has %+v", b.file.View.Name, c)
+		}
 	}
 }

@@ -205,7 +205,7 @@ func newControlled(t *testing.T, p *plane, patience map[string]string) *controll
 	}
 	var running sync.WaitGroup
 	c.Sources = NewSources(Config{
-		Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Cluster: c.inForce, Spawn: func(f func()) { running.Go(f) },
+		Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Cluster: c.activeOf, Spawn: func(f func()) { running.Go(f) },
 		Activate: func(cfg *model.Config) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -228,8 +228,8 @@ func newControlled(t *testing.T, p *plane, patience map[string]string) *controll
 	return c
 }
 
-// inForce is a cluster of a view as it was put in force.
-func (c *controlled) inForce(v model.View, name string) *model.Cluster {
+// activeOf is a cluster of a view as it was put in force.
+func (c *controlled) activeOf(v model.View, name string) *model.Cluster {
 	if active := c.last(); active != nil {
 		return active.In(v).Cluster(name)
 	}

@@ -95,7 +95,7 @@ func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
 }
 
 // Its cluster stays as it is, as that of a view which shares it with no other.
-func TestRoutesOfAViewWhoseClusterHasNoRoomComeInForce(t *testing.T) {
+func TestRoutesAreActiveThoughTheirClusterHasNoRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		red  int

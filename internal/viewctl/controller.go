@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -68,20 +69,25 @@ type Controller struct {
 	watch files.Watch
 	// isFull: there is no room for a view of a template, which has been logged.
 	isFull bool
+	// adds is how many attempts are under way to add views of templates, outcomes what comes of each.
+	adds     int
+	outcomes chan []outcome
+	// row is what is shown to be wrong with views; empty: nothing is wrong.
+	row string
 	// there are the views of the file that have a configuration in force, by name. Those that the file does not have any more depart, since then.
 	there   map[string]views.View
 	departs map[string]time.Time
 	// refused is a file that could not be put in force, for a reason that may pass: the Controller retries then. why is what was logged last.
 	refused *views.File
 	again   time.Time
-	why     string
+	why     error
 	// departAt is when views that depart are looked at next.
 	departAt time.Time
 }
 
 // New returns a Controller that begins with a file, whose views are put in force by the caller.
 func New(c Config, first *views.File) *Controller {
-	o := &Controller{cfg: c, made: newMade(), there: map[string]views.View{}, departs: map[string]time.Time{}}
+	o := &Controller{cfg: c, made: newMade(), outcomes: make(chan []outcome, mostAdds), there: map[string]views.View{}, departs: map[string]time.Time{}}
 	o.made.assign(first)
 	o.take(first)
 	for _, v := range first.Views {
@@ -95,6 +101,7 @@ func New(c Config, first *views.File) *Controller {
 // take has the file be the one by which views are chosen.
 func (o *Controller) take(f *views.File) {
 	o.file.Store(f)
+	o.row = ""
 	o.cfg.Sources.TookViews(f.Path, f.Version)
 }
 
@@ -148,11 +155,17 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 		isAsked := false
 		select {
 		case <-ctx.Done():
+			for ; o.adds > 0; o.adds-- {
+				<-o.outcomes
+			}
 			return
 		case <-reload:
 			isAsked = true
 		case <-o.made.wake:
 			o.addMade(ctx, time.Now())
+			continue
+		case all := <-o.outcomes:
+			o.noteAdded(ctx, all)
 			continue
 		case <-tick:
 		}
@@ -171,7 +184,7 @@ func (o *Controller) reread(ctx context.Context, isAsked bool) {
 	case read != nil && read.err != nil:
 		o.refused = nil
 		o.refuse(read.err)
-	case read != nil && (o.why != "" || read.file.Version != o.file.Load().Version):
+	case read != nil && (o.why != nil || read.file.Version != o.file.Load().Version):
 		o.try(ctx, read.file)
 	case read == nil && o.refused != nil && !time.Now().Before(o.again):
 		o.try(ctx, o.refused)
@@ -182,20 +195,42 @@ func (o *Controller) reread(ctx context.Context, isAsked bool) {
 func (o *Controller) try(ctx context.Context, f *views.File) {
 	err := o.replace(ctx, f)
 	if err == nil {
-		o.refused, o.why = nil, ""
+		o.refused, o.why = nil, nil
+		o.show()
 		return
 	}
 	o.refused, o.again = f, time.Now().Add(retryPace)
-	if shutdown.IsRefusal(err) && o.why != err.Error() {
+	if shutdown.IsRefusal(err) && (o.why == nil || o.why.Error() != err.Error()) {
 		o.refuse(err)
 	}
 }
 
+// refuse notes why a file is not in force, and has that counted, also if it is what was wrong before: another text may be wrong in the same way.
 func (o *Controller) refuse(err error) {
-	o.why = err.Error()
-	path := o.file.Load().Path
-	o.cfg.Logger.Error("views refused; those before stay in force", "file", path, "err", err)
-	o.cfg.Sources.RefusedViews(path, err)
+	o.why, o.row = err, ""
+	o.cfg.Logger.Error("views refused; those before stay in force", "file", o.file.Load().Path, "err", err)
+	o.show()
+}
+
+// show shows what is wrong with views where that is something else than before: with the file, or else with one that a template makes.
+func (o *Controller) show() {
+	why, f := o.why, o.file.Load()
+	if why == nil {
+		why = o.made.firstFailure()
+	}
+	text := ""
+	if why != nil {
+		text = why.Error()
+	}
+	if text == o.row {
+		return
+	}
+	o.row = text
+	if why == nil {
+		o.cfg.Sources.TookViews(f.Path, f.Version)
+		return
+	}
+	o.cfg.Sources.RefusedViews(f.Path, why)
 }
 
 // readResult is a file of views, or why it cannot be used.
@@ -234,26 +269,40 @@ func (o *Controller) replace(ctx context.Context, f *views.File) error {
 	if err != nil {
 		return err
 	}
-	ofTemplates := o.made.missing(o.byTemplates(f))
-	for _, v := range ofTemplates {
-		b, err := o.cfg.Load(ctx, v)
-		if err != nil {
-			return fmt.Errorf("view %s: %w", v.Name, err)
-		}
-		added = append(added, b)
+	ofTemplates, err := o.add(ctx, added, o.made.missing(o.byTemplates(f)))
+	if err != nil {
+		return err
 	}
-	if len(added) > 0 {
-		if err := o.cfg.Sources.Add(ctx, added); err != nil {
-			return err
-		}
+	if len(added)+len(ofTemplates) > 0 {
 		o.cfg.Await(ctx)
 	}
 	o.noteDepartures(f, time.Now())
 	o.made.replaced(ofTemplates)
 	o.take(f)
 	o.cfg.ChooseViews()
-	o.cfg.Logger.Info("views are in force", "file", f.Path, "views", len(f.Views), "added", len(added), "departing", len(o.departs))
+	o.cfg.Logger.Info("views are in force", "file", f.Path, "views", len(f.Views), "added", len(added)+len(ofTemplates), "departing", len(o.departs))
 	return nil
+}
+
+// add puts views of a file in force, and those that its templates make, which it returns. A refusal of these refuses no file: they come later, without them.
+func (o *Controller) add(ctx context.Context, ofFile []*source.Bootstrap, made []views.View) (ofTemplates []views.View, err error) {
+	all := slices.Clip(ofFile)
+	for _, v := range made {
+		if b, err := o.cfg.Load(ctx, v); err == nil {
+			all, ofTemplates = append(all, b), append(ofTemplates, v)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	err = o.cfg.Sources.Add(ctx, all)
+	if err == nil || len(ofTemplates) == 0 || !shutdown.IsRefusal(err) {
+		return ofTemplates, err
+	}
+	if len(ofFile) == 0 {
+		return nil, nil
+	}
+	return nil, o.cfg.Sources.Add(ctx, ofFile)
 }
 
 // byTemplates are the views that templates of a file make for the workloads that there are, by their names.
@@ -270,10 +319,10 @@ func (o *Controller) byTemplates(f *views.File) map[string]views.View {
 // load reads the bootstraps of the views that are new, or have another one. Those of templates it reads to find what is wrong with them.
 func (o *Controller) load(ctx context.Context, f *views.File) (added []*source.Bootstrap, err error) {
 	for _, v := range f.Views {
-		if before, ok := o.there[v.Name]; ok && before.HasSourcesOf(&v) {
+		isTemplate := v.IsTemplate()
+		if before, ok := o.there[v.Name]; ok && !isTemplate && before.HasSourcesOf(&v) {
 			continue
 		}
-		isTemplate := v.IsTemplate()
 		if isTemplate {
 			v = v.Sample()
 		}
@@ -320,31 +369,33 @@ func (o *Controller) removeDeparted(now time.Time) {
 			names = append(names, name)
 		}
 	}
-	unseen := o.takeUnseen(inUse, now)
-	for _, one := range unseen {
-		names = append(names, one.view.Name)
-	}
+	names = append(names, o.takeUnseen(inUse, now)...)
+	o.show()
 	if len(names) == 0 {
 		return
 	}
 	if err := o.cfg.Sources.Remove(names); err != nil {
-		o.made.putBack(unseen)
 		o.departAt = now.Add(retryPace)
 		if shutdown.IsRefusal(err) {
 			o.cfg.Logger.Warn("removing views failed; will retry", "views", names, "err", err)
 		}
 		return
 	}
+	o.made.removed(names)
 	for _, name := range names {
 		delete(o.departs, name)
 		delete(o.there, name)
 	}
 }
 
-// takeUnseen takes the views of templates out that no workload sees.
-func (o *Controller) takeUnseen(inUse map[uint32]bool, now time.Time) []*instance {
-	if o.made.isEmpty() || !o.made.mark(o.cfg.Seen(), inUse, now) {
+// takeUnseen takes the views of templates out that no workload sees, and returns the names of those that are to be removed.
+func (o *Controller) takeUnseen(inUse map[uint32]bool, now time.Time) []string {
+	if o.made.isEmpty() {
 		return nil
 	}
-	return o.made.takeLeaving(o.cfg.Seen())
+	seen := map[uint32]bool{}
+	if o.made.mark(o.cfg.Seen(), inUse, now) {
+		seen = o.cfg.Seen()
+	}
+	return o.made.takeLeaving(seen)
 }

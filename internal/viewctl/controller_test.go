@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +27,10 @@ import (
 type rig struct {
 	t *testing.T
 	*Controller
-	path  string
-	log   bytes.Buffer
+	path string
+	log  bytes.Buffer
+	// mu guards calls and loaded: views of templates are added by other goroutines.
+	mu    sync.Mutex
 	calls []string
 	// loaded are the views of bootstraps.
 	loaded map[*source.Bootstrap]views.View
@@ -37,8 +40,8 @@ type rig struct {
 	// facts are those of the workloads that are served, seen the views that they see.
 	facts []workload.Facts
 	seen  map[uint32]bool
-	// onLook is called before Seen returns, onAdd when views have been added.
-	onLook, onAdd func()
+	// onLook is called before Seen returns, onAdd when views have been added, onRemove before Remove returns.
+	onLook, onAdd, onRemove func()
 }
 
 // two are the views blue and red.
@@ -49,7 +52,7 @@ const two = `views:
 
 func newRig(t *testing.T, text string) *rig {
 	t.Helper()
-	r := &rig{t: t, path: filepath.Join(t.TempDir(), "views.yaml"), loaded: map[*source.Bootstrap]views.View{}, fails: map[string]error{}, onLook: func() {}, onAdd: func() {}}
+	r := &rig{t: t, path: filepath.Join(t.TempDir(), "views.yaml"), loaded: map[*source.Bootstrap]views.View{}, fails: map[string]error{}, onLook: func() {}, onAdd: func() {}, onRemove: func() {}}
 	r.write(text)
 	first, err := views.Read(r.path)
 	if err != nil {
@@ -66,6 +69,8 @@ func newRig(t *testing.T, text string) *rig {
 }
 
 func (r *rig) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))
 }
 
@@ -92,26 +97,48 @@ func (r *rig) reload(text string) {
 	r.reread(r.t.Context(), true)
 }
 
+// addMade adds what is due, and waits for what comes of that.
+func (r *rig) addMade(ctx context.Context, now time.Time) {
+	r.Controller.addMade(ctx, now)
+	for r.adds > 0 {
+		r.noteAdded(ctx, <-r.outcomes)
+	}
+}
+
 func (r *rig) load(_ context.Context, v views.View) (*source.Bootstrap, error) {
 	if err := r.fails["load "+v.Name]; err != nil {
 		return nil, err
 	}
 	b := &source.Bootstrap{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.loaded[b] = v
 	return b, nil
 }
 
 func (r *rig) Add(_ context.Context, added []*source.Bootstrap) error {
 	for _, b := range added {
-		v := r.loaded[b]
+		v := r.viewOf(b)
 		r.note("add %d %s of %s", v.Number, v.Name, filepath.Base(v.Config))
 	}
 	r.onAdd()
+	for _, b := range added {
+		if err := r.fails["add "+r.viewOf(b).Name]; err != nil {
+			return err
+		}
+	}
 	return r.fails["add"]
+}
+
+func (r *rig) viewOf(b *source.Bootstrap) views.View {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loaded[b]
 }
 
 func (r *rig) Remove(names []string) error {
 	r.note("remove %s", strings.Join(slices.Sorted(slices.Values(names)), " "))
+	r.onRemove()
 	return r.fails["remove"]
 }
 

@@ -3,8 +3,8 @@
 package viewctl
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +30,8 @@ type made struct {
 
 	mu     sync.Mutex
 	byName map[string]*instance
+	// has are the names of those that have a configuration, also of some that are to have another one, or are to go. adding are those that are being added.
+	has, adding map[string]bool
 	// numberOf has the numbers of views, names those of views by their numbers, also of views of the file that have gone. A number is never another view's:
 	// connections may be left.
 	numberOf map[string]uint32
@@ -47,10 +49,10 @@ type instance struct {
 	isThere, isLeaving bool
 	// unseen is since when no workload sees it; zero: one does, or it is not known.
 	unseen time.Time
-	// retryAt is when it may be added, pause how long it waits behind the next failure, why the last failure.
+	// retryAt is when it may be added, pause how long it waited behind the last failure, why that failure.
 	retryAt time.Time
 	pause   time.Duration
-	why     string
+	why     error
 }
 
 func newInstance(v views.View) *instance { return &instance{view: v, there: make(chan struct{})} }
@@ -61,10 +63,11 @@ func (m *made) come(v views.View) {
 		close(before.there)
 	}
 	m.byName[v.Name] = &instance{view: v, isThere: true}
+	m.has[v.Name] = true
 }
 
 func newMade() *made {
-	return &made{wake: make(chan struct{}, 1), byName: map[string]*instance{}, numberOf: map[string]uint32{}, names: map[uint32]string{}}
+	return &made{wake: make(chan struct{}, 1), byName: map[string]*instance{}, has: map[string]bool{}, adding: map[string]bool{}, numberOf: map[string]uint32{}, names: map[uint32]string{}}
 }
 
 // assign has the views of a file have numbers. Templates have none.
@@ -104,10 +107,11 @@ func (m *made) list() (names []string) {
 	return names
 }
 
+// isEmpty reports whether there is no such view, nor a configuration of one.
 func (m *made) isEmpty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.byName) == 0
+	return len(m.byName) == 0 && len(m.has) == 0
 }
 
 // number is that of a view which a workload is to see. What is not there is added soon. It does not wait.
@@ -152,37 +156,61 @@ func (m *made) awaitable(number uint32) <-chan struct{} {
 	return one.there
 }
 
-// missing are those of a list of views that are not there from the sources that they say, with their numbers.
+// missing are those of a list of views that are not there from the sources that they say, with their numbers, as far as there is room. It leaves out those that are
+// being added, and those that could not be: these come later, and keep no file from being in force.
 func (m *made) missing(list map[string]views.View) (out []views.View) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, v := range list {
-		if one := m.byName[name]; one == nil || !one.isThere || !one.view.HasSourcesOf(&v) {
-			v.Number = m.numberLocked(name)
-			out = append(out, v)
+	room := m.roomLocked()
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		v := list[name]
+		switch one := m.byName[name]; {
+		case m.adding[name], one != nil && one.view.HasSourcesOf(&v) && (one.isThere || one.why != nil):
+			continue
+		case m.has[name]:
+		case room == 0:
+			continue
+		default:
+			room--
 		}
+		v.Number = m.numberLocked(name)
+		out = append(out, v)
 	}
-	slices.SortFunc(out, func(a, b views.View) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// due are those that are to be added now, by their names. There is room for so many that all together are at most maxMade.
+// roomLocked is how many may come beside those that have a configuration, or are being added.
+func (m *made) roomLocked() int {
+	taken := len(m.has)
+	for name := range m.adding {
+		if !m.has[name] {
+			taken++
+		}
+	}
+	return max(maxMade-taken, 0)
+}
+
+// due are those that are to be added now, by their names, as far as there is room. They are being added from now on, until added or failed has them.
 func (m *made) due(now time.Time) (list []views.View, isFull bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	room := maxMade
-	for _, one := range m.byName {
-		if one.isThere {
+	room := m.roomLocked()
+	for _, name := range slices.Sorted(maps.Keys(m.byName)) {
+		one := m.byName[name]
+		switch {
+		case one.isThere, m.adding[name], now.Before(one.retryAt):
+			continue
+		case m.has[name]:
+		case room == 0:
+			isFull = true
+			continue
+		default:
 			room--
-		} else if !now.Before(one.retryAt) {
-			list = append(list, one.view)
 		}
+		m.adding[name] = true
+		list = append(list, one.view)
 	}
-	slices.SortFunc(list, func(a, b views.View) int { return strings.Compare(a.Name, b.Name) })
-	if len(list) > room {
-		return list[:max(room, 0)], true
-	}
-	return list, false
+	return list, isFull
 }
 
 // added notes that views are there which were due. One that is to have other sources meanwhile is not.
@@ -190,6 +218,8 @@ func (m *made) added(list []views.View) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, v := range list {
+		delete(m.adding, v.Name)
+		m.has[v.Name] = true
 		if one := m.byName[v.Name]; one != nil && one.view.HasSourcesOf(&v) {
 			m.come(v)
 		}
@@ -205,19 +235,36 @@ func (m *made) replaced(list []views.View) {
 	}
 }
 
-// failed notes why a view could not be added, and reports whether that is another reason than the last.
-func (m *made) failed(v views.View, why error, now time.Time) (isNews bool) {
+// failed notes why views could not be added which were due, and returns those for which that is another reason than the last.
+func (m *made) failed(list []views.View, why error, now time.Time) (news []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := m.byName[v.Name]
-	if one == nil {
-		return false
+	for _, v := range list {
+		delete(m.adding, v.Name)
+		one := m.byName[v.Name]
+		if one == nil || !one.view.HasSourcesOf(&v) {
+			continue
+		}
+		one.pause = min(max(2*one.pause, retryPace), longestRetry)
+		one.retryAt = now.Add(one.pause)
+		if one.why == nil || one.why.Error() != why.Error() {
+			news = append(news, v.Name)
+		}
+		one.why = why
 	}
-	one.pause = min(max(2*one.pause, retryPace), longestRetry)
-	one.retryAt = now.Add(one.pause)
-	isNews = one.why != why.Error()
-	one.why = why.Error()
-	return isNews
+	return news
+}
+
+// firstFailure is why the first one by its name could not be added; nil: none has failed.
+func (m *made) firstFailure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.byName)) {
+		if why := m.byName[name].why; why != nil {
+			return why
+		}
+	}
+	return nil
 }
 
 // mark marks those that no workload has seen for linger, and reports whether there are any. Connections keep one for departure.
@@ -239,44 +286,31 @@ func (m *made) mark(seen, inUse map[uint32]bool, now time.Time) (isSome bool) {
 	return isSome
 }
 
-// takeLeaving takes those out that leave still, and returns those of them that are there. seen was found out behind mark: who has come to see one before mark is
-// among them, and who has come behind it has had it stay.
-func (m *made) takeLeaving(seen map[uint32]bool) (there []*instance) {
+// takeLeaving takes those out that leave still, and returns the names of views that have a configuration, and are not to have any. seen was found out behind mark: who has come to
+// see one before mark is among them, and who has come behind it has had it stay.
+func (m *made) takeLeaving(seen map[uint32]bool) (gone []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, one := range m.byName {
-		if !one.isLeaving || seen[one.view.Number] {
-			continue
-		}
-		delete(m.byName, name)
-		delete(m.numberOf, name)
-		delete(m.names, one.view.Number)
-		if one.isThere {
-			there = append(there, one)
+		if one.isLeaving && !seen[one.view.Number] && !m.adding[name] {
+			delete(m.byName, name)
+			delete(m.numberOf, name)
+			delete(m.names, one.view.Number)
 		}
 	}
-	return there
+	for name := range m.has {
+		if m.byName[name] == nil && !m.adding[name] {
+			gone = append(gone, name)
+		}
+	}
+	return gone
 }
 
-// putBack takes in again what could not be removed, but for a view that has come anew: that goes in its place.
-func (m *made) putBack(list []*instance) {
+// removed notes that views have no configuration any more.
+func (m *made) removed(names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, one := range list {
-		if name := one.view.Name; m.byName[name] == nil {
-			m.byName[name], m.numberOf[name], m.names[one.view.Number] = one, one.view.Number, name
-		}
+	for _, name := range names {
+		delete(m.has, name)
 	}
-}
-
-// allAreThere reports whether no view is to be added.
-func (m *made) allAreThere() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, one := range m.byName {
-		if !one.isThere {
-			return false
-		}
-	}
-	return true
 }

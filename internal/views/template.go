@@ -25,10 +25,15 @@ func (v *View) IsTemplate() bool { return len(v.ForEach) > 0 }
 // Sample is a view that a template might make, for a check of the bootstrap: its values are their own names.
 func (v *View) Sample() View { return v.of(v.ForEach) }
 
-// of is the view of a template for these values, in the order of ForEach. It has no number. No value has a "/" in it: two views of a file never have one name.
+// of is the view of a template for these values, in the order of ForEach. It has no number. Its name has the names of the values, too: where these change views are
+// others, whatever the values. No value has a "/" or "=" in it: two views never have one name.
 func (v *View) of(values []string) View {
+	name := v.Name
+	for i, value := range values {
+		name += "/" + v.ForEach[i] + "=" + value
+	}
 	return View{
-		View: model.View{Name: strings.Join(append([]string{v.Name}, values...), "/")}, Config: v.Config,
+		View: model.View{Name: name}, Config: v.Config,
 		Node: v.node.of(func(name string) string {
 			if i := slices.Index(v.ForEach, name); i >= 0 {
 				return values[i]
@@ -64,7 +69,13 @@ func valueOf(name string, facts workload.Facts) (value string, ok bool) {
 	default:
 		return facts.Labels.Get(strings.TrimPrefix(name, labelValueOf))
 	}
-	return value, value != ""
+	return value, value != "" && strings.IndexFunc(value, isOther) < 0
+}
+
+// isOther reports a character that no value has: names of pods and labels do not. A file that is a network namespace may have such a name, which then stands for
+// nothing.
+func isOther(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-_.:", r)
 }
 
 const forEachRule = "want the names of what is known of a workload: namespace, pod, netns, or labels. and the key of a label, as in labels.app"
@@ -111,6 +122,10 @@ func checkTemplate(f fields, v *View) {
 	for _, name := range v.ForEach {
 		if !used[name] {
 			f.problems.Add(f.at("node")+".id", "has no {%s}: two views that differ in it would be one node to a control plane", name)
+			return
 		}
+	}
+	if name := v.node.id.confuses(v.ForEach); name != "" {
+		f.problems.Add(f.at("node")+".id", "{%s} runs into what is beside it: two views would be one node to a control plane; put a character between that no value has, as in {namespace}~{pod}", name)
 	}
 }

@@ -49,7 +49,7 @@ func TestATemplateMakesAViewForEachOfItsValues(t *testing.T) {
 	f := mustParse(t, tenants)
 	front := labelsOf(t, map[string]string{"example.com/tier": "front"})
 	v := f.Of(workload.Facts{Namespace: "shop", Pod: "web-0", Labels: front})
-	if v.View != (model.View{Name: "tenant/shop/front"}) || v.Config != "tenant.yaml" || v.IsTemplate() {
+	if v.View != (model.View{Name: "tenant/namespace=shop/labels.example.com/tier=front"}) || v.Config != "tenant.yaml" || v.IsTemplate() {
 		t.Errorf("got %+v", v)
 	}
 	host := hostnameOf(t)
@@ -71,7 +71,7 @@ func TestATemplateSelectsThoseOfWhichAllOfItsValuesAreKnown(t *testing.T) {
 		want  model.View
 	}{
 		{"the view before it", workload.Facts{Namespace: "kube-system", Labels: empty}, model.View{Number: 1, Name: "fixed"}},
-		{"empty label", workload.Facts{Namespace: "shop", Labels: empty}, model.View{Name: "tenant/shop/"}},
+		{"empty label", workload.Facts{Namespace: "shop", Labels: empty}, model.View{Name: "tenant/namespace=shop/labels.example.com/tier="}},
 		{"no such label", workload.Facts{Namespace: "shop"}, model.View{Number: 2, Name: "rest"}},
 		{"no pod", workload.Facts{Netns: "/run/netns/blue"}, model.View{}},
 		{"host", workload.Facts{Host: true}, model.View{}},
@@ -116,9 +116,38 @@ func TestNamesOfMadeViewsDiffer(t *testing.T) {
 	}
 }
 
+// A view of other values is another one, though they are called alike: FILE may have changed.
+func TestViewsOfOtherValuesHaveOtherNames(t *testing.T) {
+	of := func(forEach string) string {
+		return mustParse(t, `views: [{name: t, config: t.yaml, select: [{namespace: "*"}], for_each: [`+forEach+`], node: {id: "{`+forEach+`}"}}]`).Of(workload.Facts{Namespace: "shop", Pod: "shop"}).Name
+	}
+	if of("namespace") == of("pod") {
+		t.Errorf("both are called %s", of("pod"))
+	}
+}
+
+// What a node's ID may be made of: each value is found in it again.
+func TestIDsOfMadeViewsDiffer(t *testing.T) {
+	for _, id := range []string{
+		"sidecar~10.0.0.7~{pod}.{namespace}~{namespace}.svc.cluster.local", "{namespace}/{pod}", "a-{pod}~{hostname}-{namespace}", "{pod}{pod}~{namespace}", "{namespace}~{pod}.{namespace}.{hostname}",
+	} {
+		mustParse(t, `views: [{name: t, config: t.yaml, select: [{namespace: "*"}], for_each: [namespace, pod], node: {id: "`+id+`"}}]`)
+	}
+}
+
+// Names of files may have anything in them. What no control plane could be sent, and what a table of the terminal cannot show, is no value.
+func TestAnOddNameOfANetworkNamespaceIsNoValue(t *testing.T) {
+	f := mustParse(t, `views: [{name: t, config: t.yaml, select: [{cgroup: /t}], for_each: [netns], node: {id: "{netns}"}}]`)
+	for _, name := range []string{"a~b", "a}b", "{hostname}", "a b", "a\nb", "\x1b[31m", "\xff", "a=b", ""} {
+		if got := f.Of(workload.Facts{Cgroup: "/t", Netns: "/run/netns/" + name}).Name; name != "" && got != "" {
+			t.Errorf("%q has the view %q", name, got)
+		}
+	}
+}
+
 func TestASampleHasTheNamesOfItsValues(t *testing.T) {
 	v := mustParse(t, tenants).Views[1]
-	if got := v.Sample(); got.Name != "tenant/namespace/labels.example.com/tier" || got.Node.Cluster != "namespace" {
+	if got := v.Sample(); got.Name != "tenant/namespace=namespace/labels.example.com/tier=labels.example.com/tier" || got.Node.Cluster != "namespace" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -146,7 +175,7 @@ func TestATemplateByNamesOfNamespacesNeedsThose(t *testing.T) {
 	if got := f.SelectsPods(); got != "" {
 		t.Errorf("%s needs a container runtime", got)
 	}
-	if got := f.Of(workload.Facts{Cgroup: "/a", Netns: "/run/netns/blue"}).Name; got != "a/blue" {
+	if got := f.Of(workload.Facts{Cgroup: "/a", Netns: "/run/netns/blue"}).Name; got != "a/netns=blue" {
 		t.Errorf("got %q", got)
 	}
 	if got := mustParse(t, strings.ReplaceAll(tenants, "namespace: ", "netns: ")).SelectsPods(); got != "tenant" {
@@ -162,6 +191,8 @@ func TestATemplateIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 	tests := []struct{ name, text, path, reason string }{
 		{"no node", of("for_each: [netns]"), "views[0].node", "required with for_each"},
 		{"ID without a value", of(`for_each: [netns, labels.app], node: {id: "a-{netns}"}`), "views[0].node.id", "has no {labels.app}"},
+		{"values without anything between", of(`for_each: [netns, labels.app], node: {id: "{netns}{labels.app}"}`), "views[0].node.id", "{netns} runs into what is beside it"},
+		{"values with what they may have between", of(`for_each: [netns, labels.app], node: {id: "a-{netns}-{labels.app}"}`), "views[0].node.id", "{netns} runs into what is beside it"},
 		{"no ID", of(`for_each: [netns], node: {cluster: "{netns}"}`), "views[0].node.id", "has no {netns}"},
 		{"empty", of(`for_each: [], node: {id: a}`), "views[0].for_each", "is empty"},
 		{"a word", of(`for_each: netns, node: {id: a}`), "views[0].for_each", "want a list"},

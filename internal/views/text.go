@@ -5,6 +5,8 @@ package views
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -69,4 +71,41 @@ func (t template) with(value func(name string) string) string {
 		return string(t)
 	}
 	return text
+}
+
+// confuses is the first of these names whose value cannot be found in the text again; empty: that of each can. What no value has divides the text: in a part with one
+// value that is not known the value is what the rest leaves.
+func (t template) confuses(names []string) string {
+	text, err := t.expand(func(name string) (string, error) {
+		if i := slices.Index(names, name); i >= 0 {
+			return "{" + strconv.Itoa(i) + "}", nil
+		}
+		return "", nil // it is the same in all
+	})
+	if err != nil {
+		return ""
+	}
+	isKnown := make([]bool, len(names))
+	parts := strings.FieldsFunc(text, func(r rune) bool { return isOther(r) && r != '{' && r != '}' })
+	for range names {
+		for _, part := range parts {
+			if left := unknown(part, isKnown); len(left) == 1 {
+				isKnown[left[0]] = true
+			}
+		}
+	}
+	if i := slices.Index(isKnown, false); i >= 0 {
+		return names[i]
+	}
+	return ""
+}
+
+// unknown are the values of a part, {0} the first, that are not known, each once.
+func unknown(part string, isKnown []bool) (list []int) {
+	for i := range isKnown {
+		if !isKnown[i] && strings.Contains(part, "{"+strconv.Itoa(i)+"}") {
+			list = append(list, i)
+		}
+	}
+	return list
 }

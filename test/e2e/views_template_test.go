@@ -14,6 +14,30 @@ import (
 	"github.com/xlb-project/xlb/test/nritest"
 )
 
+// templatePlane has what each view is to have, by the id of its node.
+type templatePlane struct {
+	*byServer
+	server *harness.Pod
+	port   uint16
+}
+
+func newTemplatePlane(t *testing.T, node *harness.Node) *templatePlane {
+	t.Helper()
+	return &templatePlane{serveControlPlaneIn(t, true, node.Place), node.OtherHost(t), 8000}
+}
+
+// lead has a node lead the service address to a server of its own.
+func (p *templatePlane) lead(t *testing.T, id string) {
+	t.Helper()
+	p.port++
+	w := world{}
+	w.put(assignmentType, "web", assignmentOf("web", p.server.OriginAt(t, id, netip.AddrPortFrom(p.server.Address, p.port)).Address))
+	w.put(clusterType, "web", edsCluster(p.byServer, "web", "web"))
+	w.put(listenerType, "web", rdsListener(p.byServer, "web", podService, "table"))
+	w.put(routesType, "table", tableOf("table", routeTo("/", "web", nil)))
+	p.deliverTo(t, id, w)
+}
+
 // A template makes a view for each Kubernetes namespace, each of which is a node of its own to the control plane: at the start for the pods that there are, and
 // later with the first pod of a namespace. A pod whose view has nothing yet sees nothing, and not the shared configuration.
 func TestATemplateMakesAViewForEachNamespaceOfPods(t *testing.T) {
@@ -21,20 +45,9 @@ func TestATemplateMakesAViewForEachNamespaceOfPods(t *testing.T) {
 	const requests = 20
 	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
 		node := harness.NewNode(t)
-		server := node.OtherHost(t)
-		plane := serveControlPlaneIn(t, true, node.Place)
-		port := uint16(8000)
-		lead := func(id, identity string) {
-			port++
-			w := world{}
-			w.put(assignmentType, "web", assignmentOf("web", server.OriginAt(t, identity, netip.AddrPortFrom(server.Address, port)).Address))
-			w.put(clusterType, "web", edsCluster(plane, "web", "web"))
-			w.put(listenerType, "web", rdsListener(plane, "web", podService, "table"))
-			w.put(routesType, "table", tableOf("table", routeTo("/", "web", nil)))
-			plane.deliverTo(t, id, w)
-		}
+		plane := newTemplatePlane(t, node)
 		for _, id := range []string{"test", "of-shop", "of-bank", "new-shop", "new-bank", "new-lab"} {
-			lead(id, id)
+			plane.lead(t, id)
 		}
 		config := harness.Config{Fields: plane.fieldsOf("test")}
 		tenant := harness.View{
@@ -84,7 +97,7 @@ func TestATemplateMakesAViewForEachNamespaceOfPods(t *testing.T) {
 		if load := ask("lab-0", 1); load.Refused != 1 {
 			t.Errorf("a pod whose view has nothing is led somewhere: %+v", load)
 		}
-		lead("of-lab", "of-lab")
+		plane.lead(t, "of-lab")
 		awaitView("lab-0", "of-lab")
 
 		// Another node of each view: none of their requests fails while the views change.
@@ -116,6 +129,52 @@ func TestATemplateMakesAViewForEachNamespaceOfPods(t *testing.T) {
 		}
 		if n := balancer.Metric(t, "xlb_verdicts_total", `verdict="connect_no_anchor"`); n != 0 {
 			t.Errorf("connections of namespaces that the daemon does not know: got %v, want none", n)
+		}
+	})
+}
+
+// for_each changes from namespace to pod. A pod of another namespace, called as a namespace was, comes while its view is pending.
+func TestAViewThatIsToComeShowsNothingOfAnothers(t *testing.T) {
+	harness.OnlyXLB(t, "Envoy serves one network namespace")
+	harness.ForModes(t, func(t *testing.T, mode harness.Mode) {
+		node := harness.NewNode(t)
+		plane := newTemplatePlane(t, node)
+		for _, id := range []string{"test", "of-shop", "pod-shop-0"} {
+			plane.lead(t, id)
+		}
+		config := harness.Config{Fields: plane.fieldsOf("test")}
+		tenant := harness.View{
+			Name: "tenant", Select: []map[string]any{{"namespace": "*"}}, ForEach: []string{"namespace"}, Node: map[string]any{"id": "of-{namespace}"},
+			Config: harness.Config{Fields: plane.fieldsOf("template")},
+		}
+		config.Views = []harness.View{tenant}
+		shop, evil := node.Pod(t), node.Pod(t)
+		shop.Greeter(t, "resident")
+		ask := func(p *harness.Pod) programs.LoadReport {
+			return runLoad(t, p.Place, programs.LoadSpec{Address: podService.String(), Requests: 1, Timeout: time.Second, Asks: []programs.Ask{{Path: "/from"}}})
+		}
+		awaitView := func(p *harness.Pod, identity string) {
+			t.Helper()
+			harness.Eventually(t, patience, "sees "+identity, func() bool {
+				load := ask(p)
+				return load.Served[0][identity+" from "+p.Address.String()] == 1
+			})
+		}
+		first := sandboxOf(t, shop, "shop-0", nil)
+		balancer, connection := reportedWith(t, mode, node, nritest.New(t), config, []*api.PodSandbox{first})
+		awaitView(shop, "of-shop")
+		tenant.ForEach, tenant.Node = []string{"pod"}, map[string]any{"id": "pod-{pod}"}
+		balancer.ReplaceViews(t, []harness.View{tenant})
+		awaitView(shop, "pod-shop-0")
+		evil.Greeter(t, "resident")
+		second := sandboxOf(t, evil, "evil-0", nil)
+		second.Namespace, second.Name = "evil", "shop"
+		connection.MustBegin(second)
+		for range 20 {
+			load := ask(evil)
+			if len(load.Served[0]) > 0 {
+				t.Fatalf("pod evil/shop, whose view (node pod-shop) has no configuration, is answered: %v", load.Served[0])
+			}
 		}
 	})
 }
