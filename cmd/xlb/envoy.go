@@ -198,7 +198,7 @@ func (f *envoyFlags) run(c *cobra.Command, e *env) error {
 			o.Logger.Info("an argument changes nothing here", "argument", "--"+p.name, "why", p.why)
 		}
 	}
-	return runDaemon(c.Context(), o)
+	return runs.runDaemon(c.Context(), o)
 }
 
 // validate is Envoy's --mode validate.

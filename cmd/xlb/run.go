@@ -24,6 +24,8 @@ import (
 	"github.com/xlb-project/xlb/internal/logging"
 	"github.com/xlb-project/xlb/internal/node"
 	"github.com/xlb-project/xlb/internal/pod"
+	"github.com/xlb-project/xlb/internal/precedence"
+	"github.com/xlb-project/xlb/internal/privilege"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/views"
 )
@@ -148,6 +150,7 @@ apart, at about half of the speed.
 Processes of all network namespaces are balanced, those of pods and containers too: the daemon
 opens sockets in each namespace, for which it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. Without
 these, or with --namespaces=own, it serves its own alone. "xlb release" takes one out.
+At its start it drops each capability that it does not use; the log says what it keeps.
 
 A container runtime with NRI (containerd from 2.0 on) reports each pod before its containers
 start: its first connection is balanced, and its name is known. A pod is left alone with the label
@@ -200,15 +203,16 @@ other user changes anything, whatever admin.address.pipe.mode is. --admin none g
 		if err != nil {
 			return refused(err)
 		}
-		return runDaemon(c.Context(), o)
+		return f.runDaemon(c.Context(), o)
 	}
 	return reloads(c)
 }
 
 // runDaemon runs it until ctx ends.
-func runDaemon(ctx context.Context, o node.Options) error {
+func (f *runFlags) runDaemon(ctx context.Context, o node.Options) error {
 	reload := hangup.Take()
 	defer hangup.Default()
+	o.OnStart = f.dropCapabilities(o)
 	// Before it can be too late to say so.
 	if warning := check.MemoryWarning(); warning != "" {
 		o.Logger.Warn("little memory is allowed", "limit", warning)
@@ -221,6 +225,23 @@ func runDaemon(ctx context.Context, o node.Options) error {
 	logDetail(o.Logger, err)
 	// With auto it was tried without.
 	return refused(explained(err, o.FastPath && !o.Auto, check.Privileged()))
+}
+
+// dropCapabilities leaves this process what the daemon uses. What it returns logs what that is.
+func (f *runFlags) dropCapabilities(o node.Options) (say func()) {
+	have, err := privilege.Own()
+	used := privilege.Used(have, o.OtherNamespaces)
+	if err == nil {
+		err = privilege.Drop(used)
+	}
+	if err != nil {
+		return func() { o.Logger.Warn("the daemon may keep capabilities that it does not use", "err", err) }
+	}
+	line := []any{"kept", used.String()}
+	if absent := privilege.Absent(used, f.namespaces != namespacesOwn, precedence.Allowed()); len(absent) > 0 {
+		line = append(line, "without", strings.Join(absent, "; "))
+	}
+	return func() { o.Logger.Info("the daemon keeps the capabilities that it uses", line...) }
 }
 
 // logDetail logs what an error says only when it is asked, as the verifier's with its log of many lines.

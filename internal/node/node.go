@@ -103,6 +103,9 @@ type Options struct {
 	// Build is this program, to be shown.
 	Build  metrics.Build
 	Logger *slog.Logger
+	// OnStart is called when the log has said which build has started: what else is to be logged of the start comes behind that; nil: nothing is. A start that is refused
+	// has one line, which says why.
+	OnStart func()
 	// LogLevel is that of the Logger, which the admin API changes.
 	LogLevel *slog.LevelVar
 }
@@ -357,6 +360,9 @@ func (n *Node) build() error {
 	n.status = n.newStatus()
 	// A start that the kernel refuses ends in one line, which says why.
 	SayBuild(n.log, n.o.Build)
+	if n.o.OnStart != nil {
+		n.o.OnStart()
+	}
 	n.followPods()
 	if err := n.workloads.Scan(); err != nil {
 		n.log.Warn("some processes could not be looked at; their network namespaces are served from their first connection on", "err", err)

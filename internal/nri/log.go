@@ -6,13 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"golang.org/x/sys/unix"
 )
 
 // remedy is what an operator can do about a runtime that cannot be connected to.
-const remedy = "enable NRI in the runtime, name its socket with --nri, or leave it alone with --nri=off"
+func remedy(err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "make the socket root's, or writable for all: the daemon has no CAP_DAC_OVERRIDE, of root neither; or leave the runtime alone with --nri=off"
+	}
+	return "enable NRI in the runtime, name its socket with --nri, or leave it alone with --nri=off"
+}
 
 // failed counts and logs that a connection could not be made, or has ended.
 func (c *Client) failed(err error) {
@@ -30,7 +36,7 @@ func (c *Client) failed(err error) {
 	}
 	c.warned = err.Error()
 	c.cfg.Logger.Warn("no connection to the container runtime; will retry. Pods that begin meanwhile have no names and labels, and are served later", "socket", c.cfg.Socket,
-		"err", err, "remedy", remedy)
+		"err", err, "remedy", remedy(err))
 }
 
 // isAbsent reports that no program listens at the socket: the runtime has not started, is about to start again, or has no NRI.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/ttrpc"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xlb-project/xlb/internal/limits"
@@ -471,6 +473,15 @@ func TestFailureIsLoggedOnceUntilItChanges(t *testing.T) {
 	requireFailures(3)
 	if n := r.log.count("level=WARN"); n != 2 || r.log.count("level=WARN", "no such file or directory") != 1 {
 		t.Errorf("%d warnings:\n%s", n, r.log.String())
+	}
+}
+
+// The modes of files hold for the daemon, also as root: what helps then is another mode, and no setting of the runtime.
+func TestASocketOfAnotherUserHasARemedyOfItsOwn(t *testing.T) {
+	r := newRig(t)
+	r.failed(&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", unix.EACCES)})
+	if r.log.count("level=WARN", "permission denied", "make the socket root's, or writable for all", "CAP_DAC_OVERRIDE", "--nri=off") != 1 {
+		t.Error(r.log.String())
 	}
 }
 

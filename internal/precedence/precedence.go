@@ -18,6 +18,13 @@ import (
 // the time than one of them, while it accepts the connections of all.
 const niceness = -10
 
+// Allowed reports whether the limit of this process allows the daemon's niceness without CAP_SYS_NICE (getrlimit(2)).
+func Allowed() bool {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NICE, &limit)
+	return err == nil && limit.Cur >= uint64(20-niceness)
+}
+
 // prioritize gives all threads of this process the daemon's niceness, and those that they start. Another one than 0 was chosen by the operator,
 // and stays: then it reports false.
 func prioritize() (own bool, err error) {

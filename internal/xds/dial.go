@@ -5,7 +5,9 @@ package xds
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -55,7 +57,11 @@ func dial(s Server) (*grpc.ClientConn, error) {
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAliveConfig: probes, Control: limitUnanswered}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return dialer.DialContext(ctx, "unix", strings.TrimPrefix(path, "//"))
+		conn, err := dialer.DialContext(ctx, "unix", strings.TrimPrefix(path, "//"))
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("%w; make the socket root's, or writable for all: the daemon has no CAP_DAC_OVERRIDE, of root neither", err)
+		}
+		return conn, err
 	}
 	return dialer.DialContext(ctx, "tcp", address)
 }

@@ -6,12 +6,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -103,4 +108,42 @@ func TestUnixSocket(t *testing.T) {
 	serveOn(t, l, greeter{})
 	o := observe(t, Config{Servers: []Server{{Address: "unix:" + path, Authority: "x"}}})
 	o.await("clusters x=1")
+}
+
+// The modes of files hold for the daemon, also as root, and the error says what helps.
+func TestUnixSocketOfAnotherUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "xds.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Chmod(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error)
+	go func() {
+		// The thread ends with the goroutine, which does not unlock it: no other is without the capability.
+		runtime.LockOSThread()
+		err := withoutOverride()
+		if err == nil {
+			_, err = dialTCP(t.Context(), "unix:"+path)
+		}
+		result <- err
+	}()
+	err = <-result
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "make the socket root's, or writable for all") {
+		t.Errorf("got %v, want that the socket is another's, and what helps", err)
+	}
+}
+
+// withoutOverride takes CAP_DAC_OVERRIDE from the effective capabilities of this thread.
+func withoutOverride() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	data[0].Effective &^= 1 << unix.CAP_DAC_OVERRIDE
+	return unix.Capset(&header, &data[0])
 }

@@ -76,6 +76,7 @@ var layers = map[string][]string{
 	"adminserver": {"admin", "model"},
 	"listeners":   {"anchor", "logging", "model", "slowpath"},
 	"precedence":  nil,
+	"privilege":   nil,
 	"memory":      nil,
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath", "workload"},
