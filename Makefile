@@ -82,7 +82,7 @@ TEST_LIMIT := 60m
 # internal/heels has tests of minutes, in namespaces: with the packages below it, it is a part of test-all.
 UNIT_PACKAGES := ./bench/... ./test/imports ./test/words ./test/docs ./test/suite ./test/violation ./test/verdict \
 	./test/chaos/... ./test/hostile/traffic ./test/routes ./test/balance ./test/hashing ./test/fuzz/grammar ./test/heels/traffic ./test/tcptest ./test/await ./test/machine \
-	./test/golden ./test/pods ./test/model ./test/envoyexamples ./examples/...
+	./test/golden ./test/pods ./test/model ./test/envoyexamples ./test/systemd ./examples/...
 
 .PHONY: test
 test: ## Install what is missing, build, and run what every change must pass: ten minutes (root).
@@ -112,7 +112,7 @@ test-all: ## Every test, or one shard of them: SHARD=2/6 is a quarter of an hour
 	RACE_SKIP='$(QUICK_SKIP)|$(RACE_SKIP)' scripts/test-all $(SHARD)
 
 .PHONY: test-unit
-test-unit: ## Unit tests, all of them.
+test-unit: build ## Unit tests, all of them.
 	@scripts/install-deps test
 	scripts/gotest unit -timeout=$(TEST_LIMIT) -- ./cmd/... ./internal/... $(UNIT_PACKAGES)
 
@@ -184,6 +184,11 @@ test-kubernetes: build ## The same with Services of a real Kubernetes API server
 test-containerd: build ## Pods that containerd runs and reports to XLB (NRI), containerd built from source: the first time takes minutes (root).
 	@scripts/install-deps containerd
 	XLB_REQUIRE_CLIENTS=1 scripts/isolate go test -v -count=1 -timeout 15m ./test/containerd
+
+.PHONY: test-systemd
+test-systemd: build ## XLB run by a real systemd from the units that it ships, with all that they deny denied (root); half a minute.
+	@scripts/install-deps systemd
+	XLB_REQUIRE_CLIENTS=1 scripts/isolate go test -v -count=1 -timeout 5m ./test/systemd
 
 .PHONY: test-gateway
 test-gateway: build ## Envoy Gateway drives XLB and, beside it, Envoy (root); builds Envoy Gateway from source.

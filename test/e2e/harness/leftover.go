@@ -20,6 +20,10 @@ import (
 	"github.com/xlb-project/xlb/test/violation"
 )
 
+// FreedWithin bounds the time until the kernel has freed what an ended process held: sockets and programs are freed after a grace period of the kernel,
+// by a worker that waits for a processor like others.
+const FreedWithin = 60 * time.Second
+
 // kernelObject is a BPF object of the kernel. Identifiers are not used again soon:
 // the kernel allots them in a circle of 2^31.
 type kernelObject struct {
@@ -79,15 +83,13 @@ func kernelObjects(t testing.TB, pid int) []kernelObject {
 // checkNothingLeft fails the test when an object or a new pin survives.
 func checkNothingLeft(t testing.TB, objects []kernelObject, pinsBefore map[string]bool) {
 	t.Helper()
-	// Sockets and programs are freed after a grace period of the kernel, by a worker that waits for a processor like others.
-	const patience = 60 * time.Second
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(FreedWithin)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for _, o := range objects {
 		for !o.gone() {
 			if time.Now().After(deadline) {
-				violation.Errorf(t, "%s %d of the daemon is still in the kernel %v after its end", o.kind, o.id, patience)
+				violation.Errorf(t, "%s %d of the daemon is still in the kernel %v after its end", o.kind, o.id, FreedWithin)
 				break
 			}
 			<-ticker.C
@@ -129,6 +131,12 @@ type KernelObjects []kernelObject
 func (b *Balancer) KernelObjects(t testing.TB) KernelObjects {
 	t.Helper()
 	return kernelObjects(t, b.PID())
+}
+
+// ObjectsOf lists those of a process.
+func ObjectsOf(t testing.TB, pid int) KernelObjects {
+	t.Helper()
+	return kernelObjects(t, pid)
 }
 
 // Left counts those that are still in the kernel.
