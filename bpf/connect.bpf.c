@@ -109,8 +109,8 @@ static __always_inline int connect_is_stale(struct bpf_sock *sk)
 /* The table of a listener without HTTP. */
 static __always_inline struct route_table *connect_plain_table(__u32 listener)
 {
-	struct listener *l = listener_at(listener);
-	struct route_table *t = l && l->table ? route_table_at(l->table) : 0;
+	__u32 table = listener_table(listener);
+	struct route_table *t = table ? route_table_at(table) : 0;
 
 	return t && t->flags & TABLE_PLAIN ? t : 0;
 }

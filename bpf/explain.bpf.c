@@ -32,17 +32,17 @@ static __always_inline enum verdict explain_head(struct __sk_buff *skb, struct r
 {
 	struct span span = { .end = (void *)(long)skb->data_end };
 	__u8 *data = (void *)(long)skb->data;
-	struct listener *l = listener_at(e->listener);
+	__u32 table = listener_table(e->listener);
 	struct route_table *t;
 	enum verdict v;
 
 	span.data = data + EXPLAIN_AT + sizeof(struct explanation);
-	if (!l || !l->table)
+	if (!table)
 		return HANDOVER_LISTENER_GONE;
-	t = route_table_at(l->table);
+	t = route_table_at(table);
 	if (!t || t->flags & TABLE_SLOW)
 		return HANDOVER_TABLE_SLOW;
-	request_scan_begin(scan, l->table, t->flags);
+	request_scan_begin(scan, table, t->flags);
 	if (e->drawn) {
 		scan->flags = SCAN_DRAWN;
 		scan->draw = e->draw;

@@ -755,7 +755,7 @@ static __always_inline enum verdict request_plan_edit(const struct psock *ps, __
 /* The first bytes of a request. */
 static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps)
 {
-	struct listener *l = listener_at(ps->listener);
+	__u32 table = listener_table(ps->listener);
 	struct control *control = control_at(0);
 	struct routing to = {};
 	struct route_table *t;
@@ -763,11 +763,11 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	enum verdict v;
 	__u64 room;
 
-	if (!l || !l->table)
+	if (!table)
 		return request_decline(msg, ps, HANDOVER_LISTENER_GONE, NO_ENDPOINT);
 	if (!control || control->guarded)
 		return request_decline(msg, ps, HANDOVER_GUARDED, NO_ENDPOINT);
-	t = route_table_at(l->table);
+	t = route_table_at(table);
 	if (!t || t->flags & (TABLE_SLOW | TABLE_PLAIN))
 		return request_decline(msg, ps, HANDOVER_TABLE_SLOW, NO_ENDPOINT);
 	if (ps->held == HOLD_GUARD)
@@ -775,7 +775,7 @@ static __always_inline int request_begin(struct sk_msg_md *msg, struct psock *ps
 	if (request_is_last(ps, t))
 		return request_decline(msg, ps, HANDOVER_CONNECTION_LIMIT, NO_ENDPOINT);
 	to.request_ms = t->request_ms;
-	v = request_read(msg, ps, l->table, t->flags);
+	v = request_read(msg, ps, table, t->flags);
 	if (!v)
 		v = request_fits(ps, msg->size, &room);
 	if (msg->family == AF_INET)

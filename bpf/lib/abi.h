@@ -34,6 +34,8 @@ enum limits {
 	PATH_LENGTHS = 8,
 	/* Most entries of each hash that grows. */
 	MAX_GROWN = 262144,
+	/* Entries of `listeners`; a power of two. */
+	MAX_LISTENERS = 4096,
 	/* Stands for the length of whole paths. */
 	WHOLE_PATH = 255,
 	/* Longest header name and value that a route may ask about. */
@@ -283,12 +285,14 @@ struct exclusion_key {
 	__u8 addr[16];
 };
 
-/* A listener's current route table, by the listener's number. A number is not used again for
- * as long as connections to it may live. */
+/* A listener's current route table, SHARED. The entry is at the low bits of the listener's number, and says whose it is: when the listener has gone
+ * another one may get it, under a number of which the other bits differ. A number is never given twice, so a connection to a listener that has gone
+ * finds no table for ever. One word, exchanged by one store: a reader sees table and number of one moment. Writer: reconcile. */
 struct listener {
 	/* Index into route_tables; 0 is none: the listener has gone. */
 	__u32 table;
-	__u32 reserved;
+	/* 0 is no listener's. */
+	__u32 number;
 };
 
 /* A client connection as the daemon's end of it sees its peer. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Every map: owner, writers, readers, lifetime; and the only functions that touch them. Sizes given here are
- * defaults: the loader may change max_entries.
+ * defaults: the loader may change max_entries, but for those that abi.h names.
  */
 #ifndef XLB_MAPS_H
 #define XLB_MAPS_H
@@ -121,7 +121,20 @@ SHARED_PAGES(request_copies, request_copy, 512, 16384)
 
 /* Written by reconcile only, read by the request program. Entries that a live table reaches are never changed in place: what
  * is new gets new indices, then an entry of `paths`, `path_texts` or `hosts`, or the listener, is switched to it. */
-PLAIN_ARRAY(listeners, listener, 4096)
+SHARED_ARRAY(listeners, listener, MAX_LISTENERS)
+
+/* The index of the table of the listener with that number; 0: it has gone. The entry is read by one load: another listener may get it meanwhile. */
+static __always_inline __u32 listener_table(__u32 number)
+{
+	struct listener *l = listener_at(number & (MAX_LISTENERS - 1));
+	__u64 entry;
+
+	if (!l)
+		return 0;
+	entry = *(volatile __u64 *)l;
+	return entry >> 32 == number ? (__u32)entry : 0;
+}
+
 PLAIN_ARRAY(route_tables, route_table, 8192)
 PLAIN_PAGES(routes, route, 4096, 262144)
 PLAIN_PAGES(tuples, tuple, 4096, 65536)

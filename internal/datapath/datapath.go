@@ -209,7 +209,7 @@ func (d *Datapath) wrapMaps() error {
 	m, pages := &d.objects.xlbMaps, d.pages
 	arrays := maps.Arrays{
 		Control: m.Controls, Clusters: m.Clusters, LoadSets: m.LoadSets, Groups: m.Groups, Endpoints: m.Endpoints, Addresses: m.EndpointAddresses, VHosts: m.Vhosts,
-		Pools: m.Pools, Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
+		Listeners: m.Listeners, Pools: m.Pools, Slots: pages["slots"], Schedules: pages["schedules"], HashPlaces: pages["hash_places"],
 		BucketLists: pages["bucket_lists"],
 	}
 	// Without the fast path nobody leases.
@@ -230,7 +230,7 @@ func (d *Datapath) wrapMaps() error {
 	}
 	d.Config = &maps.Config{
 		VIPs:           maps.NewVIPs(m.Vips, m.Captures, shared),
-		Listeners:      bpfmap.NewTable[uint32, maps.Listener]("listeners", m.Listeners),
+		Listeners:      shared.Listeners(),
 		RouteTables:    bpfmap.NewTable[uint32, maps.RouteTable]("route_tables", m.RouteTables),
 		Routes:         bpfmap.NewPagedTable[maps.Route](pages["routes"]),
 		Splits:         bpfmap.NewTable[uint32, maps.Split]("splits", m.Splits),

@@ -12,6 +12,8 @@ import (
 func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 	d := loaded(t)
 	const number, table, slowTable, strictTable, vhost = 3, 5, 6, 8, 7
+	// Of the entry of number+4 it is not the first listener.
+	const later = number + 4 + 7*uint32(maps.MaxListeners)
 	path := maps.PathKey{PrefixLen: 32 + 8*2, Vhost: vhost}
 	copy(path.Path[:], "/a")
 	for _, err := range []error{
@@ -20,9 +22,10 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 		d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}),
 		d.Config.RouteTables.Put(slowTable, maps.RouteTable{Flags: uint32(maps.TableSlow)}),
 		d.Config.RouteTables.Put(strictTable, maps.RouteTable{Flags: uint32(maps.TableUnderscores), DefaultVhost: vhost}),
-		d.Config.Listeners.Put(number+3, maps.Listener{Table: strictTable}),
-		d.Config.Listeners.Put(number, maps.Listener{Table: table}),
-		d.Config.Listeners.Put(number+1, maps.Listener{Table: slowTable}),
+		d.Config.Listeners.Put(number+3, maps.Listener{Table: strictTable, Number: number + 3}),
+		d.Config.Listeners.Put(number, maps.Listener{Table: table, Number: number}),
+		d.Config.Listeners.Put(number+4, maps.Listener{Table: table, Number: later}),
+		d.Config.Listeners.Put(number+1, maps.Listener{Table: slowTable, Number: number + 1}),
 	} {
 		must(t, err)
 	}
@@ -46,6 +49,10 @@ func TestExplainRoutesAHeadByTheLoadedMaps(t *testing.T) {
 		{"underscores that nobody minds", number, "GET /a HTTP/1.1\r\nHost: a\r\na_b: c\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
 		{"underscore in a name", number + 3, "GET /a HTTP/1.1\r\nHost: a\r\nlonger-than-a-word_b: c\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverNormalize)}},
 		{"underscore in a value", number + 3, "GET /a?_ HTTP/1.1\r\nHost: a\r\na: _\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
+		{"listener of an entry that others had", later, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{TimeoutNs: 1500, Cluster: 9}},
+		{"the first listener of that entry", number + 4, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
+		{"the one before", later - uint32(maps.MaxListeners), "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
+		{"the one behind", later + uint32(maps.MaxListeners), "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
 		{"no listener", number + 2, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n", maps.Explanation{Verdict: uint32(maps.HandoverListenerGone)}},
 	}
 	for _, tt := range tests {

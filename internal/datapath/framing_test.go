@@ -38,7 +38,7 @@ func TestValuesOfFieldsThatFrameAreCompared(t *testing.T) {
 			d.Config.Routes.Put(number, maps.Route{Need: 1, First: 9, Flags: uint32(maps.RouteWebsocket)}),
 			d.Config.Paths.Put(maps.PathKey{PrefixLen: 32, Vhost: number}, maps.Candidates{First: number, Count: 1}),
 			d.Config.RouteTables.Put(number, maps.RouteTable{Flags: uint32(maps.TableFields), DefaultVhost: number}),
-			d.Config.Listeners.Put(number, maps.Listener{Table: number}),
+			d.Config.Listeners.Put(number, maps.Listener{Table: number, Number: number}),
 		} {
 			must(t, err)
 		}

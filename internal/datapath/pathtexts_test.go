@@ -53,7 +53,7 @@ func TestPathIsFoundByTheLongestOfItsBeginnings(t *testing.T) {
 	}
 	must(t, d.Config.VHosts.Put(vhost, 0x0102090a59ff)) // whole paths, and 88, 9, 8, 1 and 0 bytes
 	must(t, d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}))
-	must(t, d.Config.Listeners.Put(number, maps.Listener{Table: table}))
+	must(t, d.Config.Listeners.Put(number, maps.Listener{Table: table, Number: number}))
 	for path, want := range map[string]uint32{
 		"/": 1, "/a": 1, "/abcdef": 1, "/abcdefg": 2, "/abcdefgi": 2, "/abcdefgh": 4, "/abcdefgh?": 4, "/abcdefghi": 3, "/abcdefgh/": 3,
 		long[:86]: 1, long[:87]: 5, long[:88]: 6, long[:89]: 6, long[:250]: 6, long: 6, "/" + long: 1,
@@ -82,7 +82,7 @@ func TestPathsAreFoundWhileTheirHashGrows(t *testing.T) {
 	}
 	must(t, d.Config.VHosts.Put(vhost, 0xff)) // whole paths
 	must(t, d.Config.RouteTables.Put(table, maps.RouteTable{DefaultVhost: vhost}))
-	must(t, d.Config.Listeners.Put(number, maps.Listener{Table: table}))
+	must(t, d.Config.Listeners.Put(number, maps.Listener{Table: table, Number: number}))
 	must(t, d.Config.PathTexts.Put(keyOf(0), maps.Candidates{First: routes[0], Count: 1}))
 	ask := func(i int) uint32 {
 		e, err := d.Explain(number, 1, fmt.Appendf(nil, "GET /%08d HTTP/1.1\r\nHost: a\r\n\r\n", i))

@@ -87,6 +87,26 @@ func TestRoutesOfARemovedListenerServeOnForAWhile(t *testing.T) {
 	}
 }
 
+// The kernel gives the entry of a listener that has gone to another one, under another number: connections to the one that has gone have its routes until they
+// close, and never those of the other.
+func TestConnectionsOfARemovedListenerAreNotServedByTheNextOfItsEntry(t *testing.T) {
+	now := time.Now()
+	old, next := &model.RouteTable{Name: "old"}, &model.RouteTable{Name: "next"}
+	const number, again = 1, 1 + 4096
+	g := Empty().with(now, numbered{"a": number}, &model.Listener{Name: "a", Routes: old})
+	g = g.with(now, numbered{"b": again}, &model.Listener{Name: "b", Routes: next})
+	if table, _ := g.Routes(ListenerID(number)); table != old || !g.Departed(ListenerID(number)) {
+		t.Errorf("connections to the listener that has gone have routes %+v, which are to close %t", table, g.Departed(ListenerID(number)))
+	}
+	if table, _ := g.Routes(ListenerID(again)); table != next || g.Departed(ListenerID(again)) {
+		t.Errorf("connections to the next one have routes %+v, which are to close %t", table, g.Departed(ListenerID(again)))
+	}
+	g = g.with(now.Add(departure), numbered{"b": again, "c": 2}, &model.Listener{Name: "b", Routes: next}, &model.Listener{Name: "c", Routes: &model.RouteTable{}})
+	if table, ok := g.Routes(ListenerID(number)); ok || g.HasListener(ListenerID(number)) {
+		t.Errorf("later connections to the listener that has gone have routes %+v", table)
+	}
+}
+
 // A connection without HTTP stays when its workload sees another view; that of a listener which has gone closes, as soon as its client has had time for one more
 // request.
 func TestConnectionsHaveTheViewOfTheirListener(t *testing.T) {

@@ -336,6 +336,7 @@ const (
 	abiLimitsMAX_PATH_TEXT     abiLimits = 88
 	abiLimitsPATH_LENGTHS      abiLimits = 8
 	abiLimitsMAX_GROWN         abiLimits = 262144
+	abiLimitsMAX_LISTENERS     abiLimits = 4096
 	abiLimitsWHOLE_PATH        abiLimits = 255
 	abiLimitsMAX_FIELD_NAME    abiLimits = 56
 	abiLimitsMAX_FIELD_VALUE   abiLimits = 120
@@ -363,9 +364,9 @@ const (
 )
 
 type abiListener struct {
-	_        structs.HostLayout
-	Table    uint32
-	Reserved uint32
+	_      structs.HostLayout
+	Table  uint32
+	Number uint32
 }
 
 type abiListenerKey struct {

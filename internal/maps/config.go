@@ -9,7 +9,8 @@ type Turn = uint64
 
 // Config are the maps that hold the compiled configuration. Reconcile writes them, the kernel programs read them.
 type Config struct {
-	VIPs        bpfmap.Table[ListenerKey, uint32]
+	VIPs bpfmap.Table[ListenerKey, uint32]
+	// Listeners are by Sizes.ListenerIndex. An entry is exchanged by one store.
 	Listeners   bpfmap.Table[uint32, Listener]
 	RouteTables bpfmap.Table[uint32, RouteTable]
 	Routes      bpfmap.Table[uint32, Route]
@@ -45,6 +46,7 @@ type Config struct {
 
 // Sizes are the numbers of entries that maps hold.
 type Sizes struct {
+	// Listeners is a power of two.
 	Listeners, RouteTables, Routes, Splits, Tuples, Schedules uint32
 	VHosts, Rewrites, RetrySets                               uint32
 	Automata, Cells, Accepts, AcceptedValues, BucketLists     uint32
@@ -52,3 +54,6 @@ type Sizes struct {
 	// Clients is how many sockets of clients there is room for.
 	Clients uint32
 }
+
+// ListenerIndex is where the entry of the listener with that number is: at the number's low bits. It may be another listener's.
+func (s *Sizes) ListenerIndex(number uint32) uint32 { return number & (s.Listeners - 1) }

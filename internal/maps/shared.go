@@ -35,8 +35,8 @@ type Shared struct {
 	HashPlaces []HashPlace
 	// HashTables of Groups, nil where the policy does not hash: all of them, also those that HashPlaces have no room for. The kernel does not see them. Writer: reconcile.
 	HashTables []atomic.Pointer[HashTable]
-	// bucketLists and vhosts are those of Config.
-	bucketLists, vhosts []uint64
+	// bucketLists, vhosts and listeners are those of Config.
+	bucketLists, vhosts, listeners []uint64
 
 	memory bpfmap.Memory
 	// growing is empty where all entries are there from the beginning.
@@ -70,7 +70,7 @@ func NewHeapShared(sizes Sizes) *Shared {
 
 // Arrays are those of the kernel that MapShared maps.
 type Arrays struct {
-	Control, Clusters, LoadSets, Groups, Endpoints, Addresses, Pools, VHosts *ebpf.Map
+	Control, Clusters, LoadSets, Groups, Endpoints, Addresses, Pools, VHosts, Listeners *ebpf.Map
 	// Copies may be nil: there are none.
 	Slots, Copies, Schedules, HashPlaces, BucketLists *bpfmap.Pages
 }
@@ -103,7 +103,8 @@ func (s *Shared) mapAll(a Arrays) error {
 	}
 	return errors.Join(
 		bpfmap.MapArray(&s.Clusters, m, a.Clusters), bpfmap.MapArray(&s.LoadSets, m, a.LoadSets), bpfmap.MapArray(&s.Groups, m, a.Groups), bpfmap.MapArray(&s.Endpoints, m, a.Endpoints),
-		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.Pools, m, a.Pools), bpfmap.MapArray(&s.vhosts, m, a.VHosts), bpfmap.MapPages(&s.Slots, m, a.Slots),
+		bpfmap.MapArray(&s.Addresses, m, a.Addresses), bpfmap.MapArray(&s.Pools, m, a.Pools), bpfmap.MapArray(&s.vhosts, m, a.VHosts),
+		bpfmap.MapArray(&s.listeners, m, a.Listeners), bpfmap.MapPages(&s.Slots, m, a.Slots),
 		bpfmap.MapPages(&s.Schedules, m, a.Schedules), bpfmap.MapPages(&s.HashPlaces, m, a.HashPlaces), bpfmap.MapPages(&s.bucketLists, m, a.BucketLists),
 	)
 }
@@ -131,6 +132,11 @@ func (s *Shared) Hold(of Growing, first, count uint32) error {
 
 // VHosts are those of Config, in mapped memory.
 func (s *Shared) VHosts() bpfmap.Table[uint32, uint64] { return bpfmap.Words(s.vhosts) }
+
+// Listeners are those of Config, in mapped memory.
+func (s *Shared) Listeners() bpfmap.Table[uint32, Listener] {
+	return listenerWords{bpfmap.Words(s.listeners)}
+}
 
 // BucketLists are those of Config, in mapped memory.
 func (s *Shared) BucketLists() bpfmap.Table[uint32, uint64] { return bpfmap.Words(s.bucketLists) }

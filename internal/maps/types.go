@@ -53,7 +53,7 @@ type (
 	GroupFlags = abiGroupFlags
 	// HostKey is a key of the host trie.
 	HostKey = abiHostKey
-	// Listener is a listener's current route table.
+	// Listener is a listener's current route table, and whose entry it is.
 	Listener = abiListener
 	// Load is how many requests an account has in flight to a cluster.
 	Load = abiLoad
@@ -221,6 +221,7 @@ const (
 // Values of Limits.
 const (
 	MaxGrown        = abiLimitsMAX_GROWN
+	MaxListeners    = abiLimitsMAX_LISTENERS
 	CookieBits      = abiLimitsCOOKIE_BITS
 	MaxHead         = abiLimitsMAX_HEAD
 	MaxCopy         = abiLimitsMAX_COPY

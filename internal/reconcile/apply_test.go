@@ -279,8 +279,8 @@ func TestListenerNumberStaysWithItsAddress(t *testing.T) {
 	if _, ok, _ := g.kernel.cfg.VIPs.Lookup(key); ok {
 		t.Error("the removed address is still intercepted")
 	}
-	if got := at(g.kernel.cfg.Listeners, number); got.Table != 0 {
-		t.Errorf("the removed listener still has table %d", got.Table)
+	if got := g.kernel.table(number); got != 0 {
+		t.Errorf("the removed listener still has table %d", got)
 	}
 	if name, a, ok := g.r.Listener(number); name != model.SharedListener("web") || a != address(80) || !ok {
 		t.Errorf("removed listener %d: %s %s %t, want it known for its connections", number, name, a, ok)
@@ -351,7 +351,7 @@ type running struct {
 func (g *rig) begin(requests []*matcher.Request) []running {
 	var programs []running
 	for _, l := range g.r.listenersByNumber() {
-		p := running{address: maps.Address(l.key.Addr, l.key.Port), table: at(g.kernel.cfg.Listeners, l.number).Table}
+		p := running{address: maps.Address(l.key.Addr, l.key.Port), table: g.kernel.table(l.number)}
 		for i, r := range requests {
 			f := g.kernel.find(p.table, r)
 			p.found = append(p.found, f)

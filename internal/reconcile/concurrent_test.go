@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/compile"
@@ -136,5 +137,71 @@ func (l *loaded) askUntil(stop <-chan struct{}, questions []asked) (answers []ro
 				answers = append(answers, l.ask(q))
 			}
 		}
+	}
+}
+
+// Connections to listeners that have gone are never led by those that get their entries, also while these get them.
+func TestKernelNeverLeadsAConnectionByTheNextListenerOfItsEntry(t *testing.T) {
+	l := load(t)
+	if l.d.Config.Sizes.Listeners != uint32(maps.MaxListeners) {
+		t.Fatalf("the map has room for %d listeners, the programs look for %d", l.d.Config.Sizes.Listeners, maps.MaxListeners)
+	}
+	// Two entries are left.
+	for range maps.MaxListeners - 3 {
+		if _, ok := l.r.indices.listeners.Take(); !ok {
+			t.Fatal("there are no numbers")
+		}
+	}
+	head := []byte("GET / HTTP/1.1\r\nHost: any\r\n\r\n")
+	numberOf := func(cfg *model.Config) uint32 {
+		number, _, err := l.d.Config.VIPs.Lookup(maps.KeyOf(cfg.Listeners[0].Address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return number
+	}
+	var gone atomic.Pointer[[]asked]
+	gone.Store(&[]asked{})
+	stop, stopped := make(chan struct{}), make(chan int)
+	go func() {
+		looks := 0
+		defer func() { stopped <- looks }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, q := range *gone.Load() {
+				looks++
+				if got := l.ask(q); got.verdict != maps.HandoverListenerGone {
+					t.Errorf("a connection to listener %d, which has gone, is led: %+v", q.listener, got)
+					return
+				}
+			}
+		}
+	}()
+	const lives = 200
+	entries := map[uint32]int{}
+	for life := range lives {
+		cfg := listening(1 + life)
+		l.mustApply(cfg)
+		number := numberOf(cfg)
+		entries[l.d.Config.Sizes.ListenerIndex(number)]++
+		if got := l.ask(asked{number, head}); got.verdict != maps.VerdictOk {
+			t.Fatalf("a connection to listener %d in force: %+v", number, got)
+		}
+		l.mustApply(listening())
+		// Those of the last lives: they had the entries that are given next.
+		list := append([]asked{}, *gone.Load()...)
+		list = append(list, asked{number, head})
+		list = list[max(0, len(list)-8):]
+		gone.Store(&list)
+	}
+	close(stop)
+	looks := <-stopped
+	t.Logf("%d look-ups, entries %v", looks, entries)
+	if len(entries) != 2 || looks < lives {
+		t.Errorf("listeners had the entries %v, and %d look-ups were of ones that have gone", entries, looks)
 	}
 }

@@ -23,7 +23,7 @@ func (g *rig) contents() []string {
 		}
 	}
 	g.kernel.cfg.VIPs.Each(func(key maps.ListenerKey, number uint32) bool {
-		c.table(show(key), at(g.kernel.cfg.Listeners, number).Table)
+		c.table(show(key), g.kernel.table(number))
 		return true
 	})
 	slices.Sort(c.lines)

@@ -27,7 +27,7 @@ type form struct {
 func (r *Reconciler) forms() map[string]form {
 	found := map[string]form{}
 	for _, l := range r.listenersByNumber() {
-		table := at(r.cfg.Listeners, l.number).Table
+		table := kernel{cfg: r.cfg}.table(l.number)
 		if table == 0 {
 			continue
 		}

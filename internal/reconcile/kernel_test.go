@@ -33,8 +33,16 @@ func at[V any](t bpfmap.Table[uint32, V], index uint32) V {
 }
 
 func (k kernel) route(number uint32, r *matcher.Request, draw uint32) routing {
-	index := at(k.cfg.Listeners, number).Table
-	return k.routeIn(index, r, draw)
+	return k.routeIn(k.table(number), r, draw)
+}
+
+// table is the table that a connection with that number of a listener is led by; 0: the listener has gone.
+func (k kernel) table(number uint32) uint32 {
+	l := at(k.cfg.Listeners, k.cfg.Sizes.ListenerIndex(number))
+	if l.Number != number {
+		return 0
+	}
+	return l.Table
 }
 
 // routeIn is what a program does that has read the listener.

@@ -15,9 +15,9 @@ import (
 )
 
 // listener is a service address in the maps. Its number is never given to another
-// address: connections made while it was served may still live.
+// address: connections made while it was served may still live. Its entry in the map is: see assign.go.
 type listener struct {
-	// number is 0 while its connections have only been left alone.
+	// number is 0 while its connections have only been left alone, and when its entry is another listener's.
 	number uint32
 	name   model.ListenerName
 	key    maps.ListenerKey
@@ -41,6 +41,9 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 			return fmt.Errorf("%s: %w", m.first, err)
 		}
 	}
+	if err := r.assignNumbers(wanted); err != nil {
+		return err
+	}
 	for i := range wanted {
 		if err := r.link(&wanted[i], moves.of[wanted[i].Key()]); err != nil {
 			return fmt.Errorf("%s: %w", wanted[i].View.Listener(wanted[i].Name), err)
@@ -49,27 +52,10 @@ func (r *Reconciler) linkListeners(wanted []compile.Listener) error {
 	return nil
 }
 
-// checkNumbers returns why there are no numbers for all listeners that have none yet: to find that out when some have been switched is too late.
-func (r *Reconciler) checkNumbers(wanted []compile.Listener) error {
-	fresh := uint64(0)
-	for i := range wanted {
-		if known := r.listeners[wanted[i].Key()]; !wanted[i].PassesBy && (known == nil || known.number == 0) {
-			fresh++
-		}
-	}
-	if left := r.indices.listeners.Left(); fresh > left {
-		return fmt.Errorf("map listeners is full: there are %d new addresses, and numbers for %d; configure fewer, or restart the daemon: addresses that were served once, and those of views "+
-			"that have gone, count until then", fresh, left)
-	}
-	return nil
-}
-
 // link makes a move, if there is one, and sees that the listener's address is intercepted.
 func (r *Reconciler) link(l *compile.Listener, m *move) error {
-	known, err := r.listenerFor(l)
-	if err != nil {
-		return err
-	}
+	known := r.listenerFor(l)
+	known.name = l.View.Listener(l.Name)
 	if l.PassesBy {
 		if err := r.show(known, interceptedBy(l), 0); err != nil {
 			return err
@@ -110,24 +96,15 @@ func interceptedBy(l *compile.Listener) []maps.ListenerKey {
 	return keys
 }
 
-// listenerFor returns the listener of an address, with the number it had before if it
-// was served before.
-func (r *Reconciler) listenerFor(l *compile.Listener) (*listener, error) {
+// listenerFor returns the listener of an address, with the number it had before if that is still its own.
+func (r *Reconciler) listenerFor(l *compile.Listener) *listener {
 	key := l.Key()
 	known := r.listeners[key]
 	if known == nil {
-		known = &listener{key: key, published: map[maps.ListenerKey]uint32{}}
+		known = &listener{key: key, name: l.View.Listener(l.Name), published: map[maps.ListenerKey]uint32{}}
+		r.listeners[key] = known
 	}
-	if known.number == 0 && !l.PassesBy {
-		s, err := r.indices.listeners.Take(1)
-		if err != nil {
-			return nil, fmt.Errorf("%w; addresses that were served once count until the daemon restarts", err)
-		}
-		known.number = s.First
-	}
-	r.listeners[key] = known
-	known.name = l.View.Listener(l.Name)
-	return known, nil
+	return known
 }
 
 // unlinkListeners takes away the listeners that are not wanted: first their addresses,
@@ -147,6 +124,7 @@ func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 			return fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
+	r.freeNumbers(wanted)
 	return nil
 }
 
@@ -186,12 +164,17 @@ func (r *Reconciler) dropTable(l *listener) error {
 	if l.live == nil {
 		return nil
 	}
-	if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{}); err != nil {
+	if err := r.point(l, maps.Listener{}); err != nil {
 		return err
 	}
 	r.routes.ReplaceVersion(nil, l.live)
 	l.live = nil
 	return nil
+}
+
+// point writes the entry of a listener, by one store.
+func (r *Reconciler) point(l *listener, to maps.Listener) error {
+	return writes.Put(&r.stats.Listeners, r.cfg.Listeners, r.cfg.Sizes.ListenerIndex(l.number), to)
 }
 
 func (r *Reconciler) listenersByNumber() []*listener {

@@ -10,7 +10,6 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/reconcile/routes"
-	"github.com/xlb-project/xlb/internal/reconcile/writes"
 )
 
 // move is a table that some listeners are to have in place of the one that they have, if any. Listeners with equal tables point to one version of it.
@@ -85,17 +84,17 @@ func (ms *moves) add(l *compile.Listener) {
 // findVersions finds for each move the version that has its table already, if some listener does not leave that one: then nothing changes it. Rather it is one with
 // which a listener stays than that of a listener which goes. Otherwise it finds the one that the move leaves to no other listener.
 func (r *Reconciler) findVersions(ms *moves) {
-	holders, owned := map[*routes.Version][]maps.ListenerKey{}, map[routes.Owner]int{}
+	byIndex, owned := map[*routes.Version][]maps.ListenerKey{}, map[routes.Owner]int{}
 	for _, l := range r.listenersByNumber() {
 		if l.live == nil {
 			continue
 		}
-		if holders[l.live] == nil {
+		if byIndex[l.live] == nil {
 			owned[l.live.Owner()]++
 		}
-		holders[l.live] = append(holders[l.live], l.key)
+		byIndex[l.live] = append(byIndex[l.live], l.key)
 	}
-	for v, keys := range holders {
+	for v, keys := range byIndex {
 		if !slices.ContainsFunc(keys, func(k maps.ListenerKey) bool { return ms.of[k] == nil }) {
 			continue
 		}
@@ -109,7 +108,7 @@ func (r *Reconciler) findVersions(ms *moves) {
 	for _, m := range ms.all {
 		for _, key := range m.keys {
 			l := r.listeners[key]
-			if m.live == nil && l != nil && l.live != nil && owned[l.live.Owner()] == 1 && ms.isOfAll(m, holders[l.live]) {
+			if m.live == nil && l != nil && l.live != nil && owned[l.live.Owner()] == 1 && ms.isOfAll(m, byIndex[l.live]) {
 				m.live = l.live
 			}
 		}
@@ -151,7 +150,7 @@ func (r *Reconciler) moveTo(l *listener, m *move) error {
 	if l.live == m.to {
 		return nil
 	}
-	if err := writes.Put(&r.stats.Listeners, r.cfg.Listeners, l.number, maps.Listener{Table: m.to.Number()}); err != nil {
+	if err := r.point(l, maps.Listener{Table: m.to.Number(), Number: l.number}); err != nil {
 		return err
 	}
 	r.routes.ReplaceVersion(m.to, l.live)

@@ -73,7 +73,7 @@ func TestListenersOfAllKindsLeaveNoTables(t *testing.T) {
 				if known.live != nil {
 					want = known.live.Number()
 				}
-				if got := at(g.kernel.cfg.Listeners, known.number).Table; got != want {
+				if got := g.kernel.table(known.number); got != want {
 					t.Fatalf("listener %s points to %d, want %d", l.Name, got, want)
 				}
 			}

@@ -64,14 +64,13 @@ func (r *Reconciler) RetryRoot(key model.ClusterKey, criteria model.Metadata, ex
 }
 
 // Listener returns the listener of that number, one that has gone too: its connections may
-// live. It reports false for a number that was never given.
+// live. It reports false for a number that was never given, and when another listener has its entry.
 func (r *Reconciler) Listener(number uint32) (name model.ListenerName, address netip.AddrPort, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.listeners {
-		if l.number == number && number != 0 {
-			return l.name, maps.Address(l.key.Addr, l.key.Port), true
-		}
+	l := r.byIndex[r.cfg.Sizes.ListenerIndex(number)]
+	if l == nil || l.number != number {
+		return model.ListenerName{}, netip.AddrPort{}, false
 	}
-	return model.ListenerName{}, netip.AddrPort{}, false
+	return l.name, maps.Address(l.key.Addr, l.key.Port), true
 }

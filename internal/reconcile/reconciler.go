@@ -29,9 +29,11 @@ type Reconciler struct {
 	// get no time to run: the health of endpoints changes meanwhile.
 	mu        sync.Mutex
 	listeners map[maps.ListenerKey]*listener
-	indices   indexAllocators
-	routes    *routes.Reconciler
-	clusters  *clusters.Reconciler
+	// byIndex are the listeners that had the entries of the map last.
+	byIndex  map[uint32]*listener
+	indices  indexAllocators
+	routes   *routes.Reconciler
+	clusters *clusters.Reconciler
 	// applied is the image that was applied last; nil: it failed, and there may be anything of it. What is the same in the next is left alone.
 	applied *compile.Image
 	// stats of the Apply that is under way.
@@ -55,6 +57,7 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 		log:       log,
 		now:       time.Now,
 		listeners: map[maps.ListenerKey]*listener{},
+		byIndex:   map[uint32]*listener{},
 		indices:   newIndexAllocators(cfg.Sizes, sh),
 		limiter:   newLogLimiter(),
 	}
@@ -69,15 +72,15 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 
 // indexAllocators are the indices of all maps that are not in use.
 type indexAllocators struct {
-	listeners *indices.Allocator
+	listeners *indices.UniqueAllocator
 	routes    routes.Allocators
 	clusters  clusters.Allocators
 }
 
-// newIndexAllocators leaves out listener 0, so that a connection without a listener finds none.
+// newIndexAllocators returns those of empty maps.
 func newIndexAllocators(sizes maps.Sizes, sh *maps.Shared) indexAllocators {
 	return indexAllocators{
-		listeners: indices.NewAllocator("addresses", "listeners", 1, sizes.Listeners),
+		listeners: indices.NewUniqueAllocator(sizes.Listeners),
 		routes:    routes.NewAllocators(sizes, sh),
 		clusters:  clusters.NewAllocators(sh),
 	}

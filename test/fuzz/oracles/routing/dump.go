@@ -56,7 +56,7 @@ func (w *world) tableNumbers() ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		listener, _, err := w.cfg.Listeners.Lookup(number)
+		listener, _, err := w.cfg.Listeners.Lookup(w.cfg.Sizes.ListenerIndex(number))
 		if err != nil {
 			return nil, err
 		}

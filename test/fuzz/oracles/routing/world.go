@@ -79,7 +79,7 @@ func toClusters(route int) routes.Object {
 
 // sizes are enough for all tables.
 var sizes = maps.Sizes{
-	Listeners: tables + 1, RouteTables: tables + 1, VHosts: 1 << 12, Routes: 1 << 18, Splits: 1 << 16, Tuples: 1 << 16, BucketLists: 1 << 16, Schedules: 1 << 16,
+	Listeners: 2 * tables, RouteTables: tables + 1, VHosts: 1 << 12, Routes: 1 << 18, Splits: 1 << 16, Tuples: 1 << 16, BucketLists: 1 << 16, Schedules: 1 << 16,
 	Automata: 1 << 12, Cells: 1 << 18, Accepts: 1 << 16, AcceptedValues: 1 << 16, Clusters: 1 << 12, Groups: 1 << 13, Endpoints: 1,
 }
 
