@@ -317,7 +317,8 @@ func TestNumberMeansOneAddressForEver(t *testing.T) {
 			t.Fatalf("%d listeners are remembered", n)
 		}
 	}
-	if failures < 50 || applied < 200 || len(of) < 100 {
+	// In 40 runs there were 39 failures or more, about 55 mostly.
+	if failures < 15 || applied < 200 || len(of) < 100 {
 		t.Errorf("%d failures, %d applied, %d numbers; want more", failures, applied, len(of))
 	}
 }
