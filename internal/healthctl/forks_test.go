@@ -41,7 +41,7 @@ func newChain(t *testing.T, views int) *chain {
 		BucketLists: 1, Automata: 1, Cells: 1, Accepts: 1, AcceptedValues: 1, Clusters: 16, Groups: 64, Endpoints: 64, Slots: 1,
 	}
 	r := newRig()
-	c := &chain{t: t, merger: merge.New(patience), mgr: r.mgr, parts: make([]*model.Config, views), state: shared.NewHeapShared(sizes)}
+	c := &chain{t: t, merger: merge.New(merge.Times{Patience: patience}), mgr: r.mgr, parts: make([]*model.Config, views), state: shared.NewHeapShared(sizes)}
 	c.rec = reconcile.New(mapstest.NewFakeConfig(sizes, func() bool { return false }), c.state, slog.New(slog.DiscardHandler))
 	r.mgr.cfg.Shared, r.mgr.cfg.SetHealth = c.state, c.rec.SetHealth
 	r.run(t)

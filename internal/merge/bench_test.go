@@ -36,7 +36,7 @@ func BenchmarkMerge(b *testing.B) {
 		name := fmt.Sprintf("%d views of %d", size.views, size.clusters)
 		b.Run(name+"/at first", func(b *testing.B) {
 			for b.Loop() {
-				New(patience).Merge(parts, start)
+				New(Times{Patience: patience}).Merge(parts, start)
 			}
 		})
 		alone, together := slices.Clone(parts), make([]*model.Config, size.views)
@@ -49,7 +49,7 @@ func BenchmarkMerge(b *testing.B) {
 			to   []*model.Config
 		}{{"alone", alone}, {"together", together}} {
 			b.Run(name+"/"+of.name, func(b *testing.B) {
-				m := New(patience)
+				m := New(Times{Patience: patience})
 				m.Accept(m.Merge(parts, start))
 				b.ReportAllocs()
 				i := 0
@@ -74,7 +74,7 @@ func BenchmarkReread(b *testing.B) {
 		before := []*model.Config{read(0, 1), read(1, 1)}
 		now := []*model.Config{before[0], read(1, port)}
 		b.Run(map[uint16]string{1: "the same", 2: "other endpoints"}[port], func(b *testing.B) {
-			m := New(patience)
+			m := New(Times{Patience: patience})
 			m.Accept(m.Merge(before, start))
 			for b.Loop() {
 				m.Merge(now, start)
@@ -109,7 +109,7 @@ func BenchmarkPush(b *testing.B) {
 		}
 		before, next := parts(1), parts(2)
 		b.Run(fmt.Sprintf("%d views", views), func(b *testing.B) {
-			m := New(patience)
+			m := New(Times{Patience: patience})
 			m.Accept(m.Merge(before, start))
 			for b.Loop() {
 				now := slices.Clone(before)

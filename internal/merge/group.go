@@ -14,10 +14,12 @@ import (
 type named struct {
 	// groups are in the order of their age.
 	groups []*group
-	// due is when some view waits no longer; zero: no view waits, but for those that are held.
+	// due is when some view waits no longer, or equal groups join; zero: there is no such time.
 	due time.Time
-	// isAwaited: some view waits.
+	// isAwaited: some view waits, or equal groups do.
 	isAwaited bool
+	// hasTwins: some groups are equal.
+	hasTwins bool
 }
 
 // group is a cluster that is in force. It is never changed.
@@ -29,6 +31,8 @@ type group struct {
 	from    model.ClusterKey
 	members []member
 	merged  *model.Cluster
+	// since is when the group came to be.
+	since time.Time
 	// changed: the content is another one than before.
 	changed bool
 }
@@ -69,10 +73,10 @@ func (g *group) has(view string) bool {
 // regroup groups the clusters of a name anew.
 func (r *run) regroup(name string) {
 	before := r.active.clusters[name]
-	s := &sorting{run: r, name: name, before: before}
+	s := &sorting{run: r, name: name, before: before, tried: r.tried[name]}
 	if before != nil {
 		for _, g := range before.groups {
-			s.groups = append(s.groups, &group{key: g.key, content: g.content, kind: g.kind})
+			s.groups = append(s.groups, &group{key: g.key, content: g.content, kind: g.kind, since: g.since})
 		}
 	}
 	s.assign(s.membersOf(name))
@@ -132,17 +136,29 @@ type sorting struct {
 	*run
 	name   string
 	before *named
+	// tried are groups to which tables may lead beside those of before.
+	tried  []*group
 	groups []*group
 	// leavers are on their way from a group to another one, or to one of their own.
 	leavers []leaver
 	// kinds are those of clusters, by their pointers.
 	kinds map[*model.Cluster]*model.Cluster
+	// joins is when equal groups join that do not yet; zero: no two groups are equal.
+	joins time.Time
+}
+
+// ledTo are the groups to which tables of routes may lead.
+func (s *sorting) ledTo() []*group { return append(slices.Clip(s.before.all()), s.tried...) }
+
+// isNoMoreThan reports whether another group has the key, the content and the views of the group.
+func (g *group) isNoMoreThan(other *group) bool {
+	return g.key == other.key && g.kind == other.kind && !slices.ContainsFunc(g.members, func(m member) bool { return !other.has(m.view.Name) })
 }
 
 // membersOf are the clusters of that name of all views, in their order.
 func (s *sorting) membersOf(name string) (list []member) {
 	s.kinds = map[*model.Cluster]*model.Cluster{}
-	for _, g := range s.before.all() {
+	for _, g := range s.ledTo() {
 		s.kinds[g.kind] = g.kind
 		for _, m := range g.members {
 			s.kinds[m.cluster], s.kinds[m.kind] = m.kind, m.kind
@@ -216,18 +232,19 @@ func (s *sorting) enter(m member, from model.ClusterKey) {
 			}
 		}
 	}
-	s.groups = append(s.groups, &group{key: s.newKey(m.view), content: m.cluster, kind: m.kind, from: from, members: []member{m}})
+	s.groups = append(s.groups, &group{key: s.newKey(m), content: m.cluster, kind: m.kind, from: from, since: s.now, members: []member{m}})
 }
 
 // isAlone reports whether no other view may enter.
 func (g *group) isAlone() bool { return g.members[0].alone }
 
-// newKey has the name of the view, unless another group has that, or had it: a table may lead there still.
-func (s *sorting) newKey(v model.View) model.ClusterKey {
-	key := model.ClusterKey{View: v.Name, Name: s.name}
+// newKey has the name of the view, unless another group has that, or had it: a table may lead there still. It may lead to what the view says, if that was tried.
+func (s *sorting) newKey(m member) model.ClusterKey {
+	key := model.ClusterKey{View: m.view.Name, Name: s.name}
 	has := func(g *group) bool { return g.key == key }
-	for n := 2; slices.ContainsFunc(s.groups, has) || slices.ContainsFunc(s.before.all(), has); n++ {
-		key.View = fmt.Sprintf("%s#%d", v.Name, n)
+	hadOther := func(g *group) bool { return g.key == key && g.kind != m.kind }
+	for n := 2; slices.ContainsFunc(s.groups, has) || slices.ContainsFunc(s.before.all(), has) || slices.ContainsFunc(s.tried, hadOther); n++ {
+		key.View = fmt.Sprintf("%s#%d", m.view.Name, n)
 	}
 	return key
 }
@@ -245,14 +262,23 @@ func (s *sorting) update() {
 
 func (s *sorting) updateGroup(g *group) {
 	s.expel(g)
+	isOne := s.hasAll(g) && s.agree(g.members)
 	switch {
+	case s.isTriedOtherwise(g) && !isOne:
+		// Some table leads there for the one content, and another for the other one: there it stays as it is, until no table does.
+		s.leaveIf(g, func(*member) bool { return true })
 	case s.isWanted(g):
 		s.leaveWanted(g)
-	case s.hasAll(g) && !s.hasHeld(g) && s.agree(g.members):
+	case isOne && !s.isHeldWhole(g):
 		s.takeTogether(g)
 	default:
 		s.part(g)
 	}
+}
+
+// isTriedOtherwise reports whether a change that has failed half way may have given the cluster another content.
+func (s *sorting) isTriedOtherwise(g *group) bool {
+	return slices.ContainsFunc(s.tried, func(t *group) bool { return t.key == g.key && t.kind != g.kind })
 }
 
 // isWanted reports whether some view says what the group has.
@@ -262,9 +288,9 @@ func (s *sorting) isWanted(g *group) bool {
 
 // hasAll reports whether all views are in the group that were in it: the table of another one leads to it until it is changed, which comes behind the cluster.
 func (s *sorting) hasAll(g *group) bool {
-	for _, old := range s.before.all() {
-		if old.key == g.key {
-			return !slices.ContainsFunc(old.members, func(m member) bool { return !g.has(m.view.Name) })
+	for _, old := range s.ledTo() {
+		if old.key == g.key && slices.ContainsFunc(old.members, func(m member) bool { return !g.has(m.view.Name) }) {
+			return false
 		}
 	}
 	return true
@@ -280,7 +306,7 @@ func (s *sorting) leaveWanted(g *group) {
 	s.leaveIf(g, func(m *member) bool { return g.kind != m.kind && s.mustLeave(g, m) })
 }
 
-// takeTogether has the cluster become as all members say.
+// takeTogether has the cluster become as all members say. Where one of them has its chance, all that agree with it have it: it is one change, in place.
 func (s *sorting) takeTogether(g *group) {
 	if !slices.ContainsFunc(g.members, func(m member) bool { return m.isFresh }) {
 		for i := range g.members {
@@ -336,17 +362,18 @@ func (s *sorting) leaveIf(g *group, leaves func(m *member) bool) {
 func (s *sorting) isHeld(m *member) bool { return s.held[Waiter{m.view.Name, m.cluster}] }
 
 func (s *sorting) hasHeld(g *group) bool {
-	for i := range g.members {
-		if s.isHeld(&g.members[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.members, func(m member) bool { return s.isHeld(&m) })
 }
 
-// noteWaited notes a member that gets what it has waited for. Of one that says something else in this merge, which may not wait, that is not the reason.
+// isHeldWhole reports whether all members are held.
+func (s *sorting) isHeldWhole(g *group) bool {
+	return !slices.ContainsFunc(g.members, func(m member) bool { return !s.isHeld(&m) })
+}
+
+// noteWaited notes a member that gets what it has waited for. Of one that says something else in this merge, which may not wait, that is not the reason; one that
+// is held is known.
 func (s *sorting) noteWaited(g *group, m *member) {
-	if !m.isFresh && s.mayWait(g, m) {
+	if !m.isFresh && s.mayWait(g, m) && !s.isHeld(m) {
 		s.waited = append(s.waited, Waiter{m.view.Name, m.cluster})
 	}
 }
@@ -354,7 +381,7 @@ func (s *sorting) noteWaited(g *group, m *member) {
 // hasWaited reports whether a view, which waits from now on at the latest, has waited long enough.
 func (s *sorting) hasWaited(m *member) bool {
 	if m.until.IsZero() {
-		m.until = s.now.Add(s.patience)
+		m.until = s.now.Add(s.Patience)
 	}
 	return !m.until.After(s.now)
 }
@@ -368,7 +395,7 @@ func (s *sorting) mayWait(g *group, m *member) bool {
 
 // agree reports whether all have the same cluster.
 func (s *sorting) agree(members []member) bool {
-	return !slices.ContainsFunc(members[1:], func(m member) bool { return m.kind != members[0].kind })
+	return len(members) > 0 && !slices.ContainsFunc(members[1:], func(m member) bool { return m.kind != members[0].kind })
 }
 
 // expel has views leave whose clusters are not to be shared any more, unless they are the only ones.
@@ -399,12 +426,17 @@ func (s *sorting) mostWanted(g *group) *model.Cluster {
 }
 
 // join has equal groups become one: the one of fewer views goes into the other, else the one that has changed, else the younger one. So what a view changes
-// alone moves no other view.
+// alone moves no other view. A view that goes into another group begins with cold pools, so it does not so at every change: a group joins no other while it is young,
+// unless there is no room.
 func (s *sorting) join() {
 	for i := 0; i < len(s.groups); i++ {
 		for j := i + 1; j < len(s.groups); j++ {
 			into, from := s.groups[i], s.groups[j]
 			if into.isAlone() || from.isAlone() || into.kind != from.kind {
+				continue
+			}
+			if at := later(into.since, from.since).Add(s.Apart); at.After(s.now) && !s.isShort {
+				s.joins = sooner(s.joins, at)
 				continue
 			}
 			if more := len(from.members) - len(into.members); more > 0 || more == 0 && into.changed && !from.changed {
@@ -417,12 +449,27 @@ func (s *sorting) join() {
 	}
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// sooner is the earlier one of two times, of which zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // named is what came out. Groups that are as before are the same.
 func (s *sorting) named() *named {
 	if len(s.groups) == 0 {
 		return nil
 	}
-	out := &named{groups: s.groups}
+	out := &named{groups: s.groups, due: s.joins, isAwaited: !s.joins.IsZero(), hasTwins: !s.joins.IsZero()}
 	for _, g := range s.groups {
 		slices.SortFunc(g.members, func(a, b member) int { return s.rank(a.view.Name) - s.rank(b.view.Name) })
 		g.merged = s.mergedOf(g)
@@ -431,8 +478,8 @@ func (s *sorting) named() *named {
 				continue
 			}
 			out.isAwaited = true
-			if !s.isHeld(&m) && (out.due.IsZero() || m.until.Before(out.due)) {
-				out.due = m.until
+			if !s.isHeld(&m) {
+				out.due = sooner(out.due, m.until)
 			}
 		}
 	}

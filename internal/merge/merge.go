@@ -13,14 +13,23 @@ import (
 
 // Merger merges configurations, one set after another. It is not safe for concurrent use.
 type Merger struct {
-	// patience is how long a view whose cluster has changed waits for the other views that share it.
-	patience time.Duration
-	active   *Merged
+	Times
+	active *Merged
+	// tried are the groups, of each name, of which tables may know beside those of active.
+	tried map[string][]*group
+}
+
+// Times are those of a Merger, zero or more.
+type Times struct {
+	// Patience is how long a view whose cluster has changed waits for the other views that share it.
+	Patience time.Duration
+	// Apart is how long clusters are apart at least, though they may be equal again.
+	Apart time.Duration
 }
 
 // New returns a merger that has merged nothing.
-func New(patience time.Duration) *Merger {
-	return &Merger{patience: patience, active: &Merged{}}
+func New(t Times) *Merger {
+	return &Merger{Times: t, active: &Merged{}}
 }
 
 // Merged is what came of a set of parts. It is never changed.
@@ -29,12 +38,16 @@ type Merged struct {
 	Config *model.Config
 	// Next is when to merge again, though no part has changed, for views that are not held; zero: there is no need.
 	Next time.Time
+	// Twins: some clusters are equal, and not one yet (Times.Apart).
+	Twins bool
 	// Waited are the views that get now what they have waited for. It was accepted when they said it: if it cannot be in force, it is for no other view's sake.
 	Waited []Waiter
 
 	views []*view
 	// clusters are the groups of each name, of two parts or more.
 	clusters map[string]*named
+	// regrouped are those of them that were looked at.
+	regrouped map[string]*named
 	// waiting are the names of clusters for which a view waits.
 	waiting map[string]bool
 }
@@ -78,6 +91,15 @@ type view struct {
 // Merge merges the parts of all views, the shared one first; nil is one of which nothing is known yet. Those that are held wait on, however long they have waited. What
 // it returns is the base of the next one once it is in force: see Accept.
 func (m *Merger) Merge(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
+	return m.merge(parts, now, held, false)
+}
+
+// MergeShort is Merge where there is no room for clusters that are equal, and not one yet.
+func (m *Merger) MergeShort(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
+	return m.merge(parts, now, held, true)
+}
+
+func (m *Merger) merge(parts []*model.Config, now time.Time, held []Waiter, isShort bool) *Merged {
 	var views []*view
 	for i, p := range parts {
 		if p != nil && (i == 0 || len(p.Listeners)+len(p.Clusters)+len(p.Passed) > 0) {
@@ -91,6 +113,7 @@ func (m *Merger) Merge(parts []*model.Config, now time.Time, held ...Waiter) *Me
 		return &Merged{Config: views[0].part, views: views}
 	}
 	r := newRun(m, views, now)
+	r.isShort = isShort
 	for _, w := range held {
 		r.held[w] = true
 	}
@@ -101,7 +124,21 @@ func (m *Merger) Merge(parts []*model.Config, now time.Time, held ...Waiter) *Me
 }
 
 // Accept has what came of Merge be the base of the next one: it is in force.
-func (m *Merger) Accept(now *Merged) { m.active = now }
+func (m *Merger) Accept(now *Merged) { m.active, m.tried = now, nil }
+
+// Tried notes that what came of Merge may be in force in part, until another one is: some tables of routes lead to its clusters, others to those of before.
+func (m *Merger) Tried(part *Merged) {
+	if m.tried == nil {
+		m.tried = map[string][]*group{}
+	}
+	for name, n := range part.regrouped {
+		for _, g := range n.all() {
+			if !slices.ContainsFunc(m.tried[name], g.isNoMoreThan) {
+				m.tried[name] = append(m.tried[name], g)
+			}
+		}
+	}
+}
 
 // viewOf is the view of a part. One without anything is as good as that of any.
 func viewOf(p *model.Config) model.View {
@@ -125,6 +162,8 @@ var nothing = &model.Config{}
 type run struct {
 	*Merger
 	now time.Time
+	// isShort: there is no room for equal clusters.
+	isShort bool
 	// held wait on. waited get what they have waited for.
 	held   map[Waiter]bool
 	waited []Waiter
@@ -217,15 +256,14 @@ func (r *run) touch(clusters []*model.Cluster) {
 
 // merged puts together what the run has come to.
 func (r *run) merged() *Merged {
-	out := &Merged{clusters: r.clusters(), waiting: map[string]bool{}}
+	out := &Merged{clusters: r.clusters(), regrouped: r.regrouped, waiting: map[string]bool{}}
 	for name, n := range r.regrouped {
 		if n == nil || !n.isAwaited {
 			continue
 		}
 		out.waiting[name] = true
-		if !n.due.IsZero() && (out.Next.IsZero() || n.due.Before(out.Next)) {
-			out.Next = n.due
-		}
+		out.Twins = out.Twins || n.hasTwins
+		out.Next = sooner(out.Next, n.due)
 	}
 	r.list(out)
 	r.name(out)

@@ -145,11 +145,23 @@ func (r *Reconciler) activate(im *compile.Image) error {
 	if err != nil {
 		// What comes after a failure is logged.
 		r.limiter = newLogLimiter()
+		if r.applied == nil {
+			return &UnfinishedError{err}
+		}
 		return err
 	}
 	r.logActive(im)
 	return nil
 }
+
+// UnfinishedError is the error of a change of which a part may be active: of each listener the old table or the new one, of each cluster the old endpoints or the
+// new ones.
+type UnfinishedError struct{ err error }
+
+func (e *UnfinishedError) Error() string { return e.err.Error() }
+
+// Unwrap returns why the change has failed.
+func (e *UnfinishedError) Unwrap() error { return e.err }
 
 // apply adds children before parents and removes parents before children.
 func (r *Reconciler) apply(im *compile.Image) error {

@@ -25,7 +25,7 @@ type changing struct {
 }
 
 func newChanging(t *testing.T, views int) *changing {
-	c := &changing{rig: newRig(t), m: merge.New(time.Second), now: time.Unix(1, 0), parts: []*model.Config{{}}, history: map[int][]string{}}
+	c := &changing{rig: newRig(t), m: merge.New(merge.Times{Patience: time.Second}), now: time.Unix(1, 0), parts: []*model.Config{{}}, history: map[int][]string{}}
 	for v := 1; v <= views; v++ {
 		c.parts = append(c.parts, nil)
 		c.say(v, 8000)

@@ -26,7 +26,7 @@ func TestEqualViewsTakeWhatOneTakes(t *testing.T) {
 			for i := range views {
 				parts = append(parts, likeAnother(viewNumber(i), cfg))
 			}
-			g.mustApply(merge.New(0).Merge(parts, time.Unix(1, 0)).Config)
+			g.mustApply(merge.New(merge.Times{}).Merge(parts, time.Unix(1, 0)).Config)
 			return g.inUse()
 		}
 		one := inUse(1)
@@ -74,7 +74,7 @@ func BenchmarkOneViewOfSixty(b *testing.B) {
 			d := datapathtest.Load(b)
 			d.Config.SynchronizeRCU = func() error { return nil } // no program runs
 			g := New(d.Config, d.Shared, slog.New(slog.DiscardHandler))
-			merger, compiler := merge.New(0), compile.NewCompiler()
+			merger, compiler := merge.New(merge.Times{}), compile.NewCompiler()
 			parts := make([]*model.Config, views)
 			for i := range parts {
 				parts[i] = part(i, "")

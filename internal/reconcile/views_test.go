@@ -183,7 +183,7 @@ func TestEachViewIsServedAsIfItWereAlone(t *testing.T) {
 	for range 12 {
 		g, compiler := newRigOf(t, sizesForMany()), compile.NewCompiler()
 		// No view waits for another: each says what it has.
-		merger := merge.New(0)
+		merger := merge.New(merge.Times{})
 		var parts []*model.Config
 		for i := range views {
 			parts = append(parts, seenBy(viewNumber(i), w.config()))
@@ -371,7 +371,7 @@ func (g *rig) requireNothingLeft(cfg *model.Config) {
 
 // together is what is put in force of the parts of all views.
 func together(parts []*model.Config) *model.Config {
-	return merge.New(0).Merge(parts, time.Unix(1, 0)).Config
+	return merge.New(merge.Times{}).Merge(parts, time.Unix(1, 0)).Config
 }
 
 // Listeners that there are no numbers for are refused before anything is switched, also of another view; those that are there need none.

@@ -20,6 +20,9 @@ const (
 	// sharedPatience is how long a view whose cluster has changed waits for the other views that share it: longer than files of resources are looked at again
 	// (filePace), and than a control plane takes to send the same to several streams.
 	sharedPatience = 300 * time.Millisecond
+	// sharedApart is how long a view that had to leave a cluster has one of its own at least: a view that is later than the others at each change, by more than
+	// they wait for it, would leave and come back with cold connections each time.
+	sharedApart = 10 * time.Second
 	// mergePace is between two attempts to put in force what a view has waited for.
 	mergePace = time.Second
 	// mostWhys bounds the reasons for which that fails which are logged, until nothing fails any more.
@@ -30,10 +33,13 @@ const (
 type merging struct {
 	*merge.Merger
 	log *slog.Logger
-	// again is nil while no view waits.
+	// again runs at the earlier one of due and chance; nil: both are zero.
 	again *time.Timer
-	at    time.Time
-	ended bool
+	// due is when there is something to merge again for views that are not held, or for a merge that has failed; zero: there is not.
+	due time.Time
+	// chance is when the first of those that are held has its next one; zero: no view is held.
+	chance time.Time
+	ended  bool
 	// held are views that wait on for what cannot be put in force, the one first that gets the next chance.
 	held []merge.Waiter
 	// whys are why something cannot be put in force, as was logged; nil: all is in force.
@@ -41,7 +47,7 @@ type merging struct {
 }
 
 func newMerging(log *slog.Logger) merging {
-	return merging{Merger: merge.New(sharedPatience), log: log}
+	return merging{Merger: merge.New(merge.Times{Patience: sharedPatience, Apart: sharedApart}), log: log}
 }
 
 // activateParts puts in force what the Sources say. What a view has waited for keeps no other from being changed: if it cannot be put in force the view has what it
@@ -49,14 +55,19 @@ func newMerging(log *slog.Logger) merging {
 func (s *Sources) activateParts(parts []*model.Config) error {
 	m, held := &s.merging, s.merging.held
 	var why error
+	mergeParts := m.Merge
 	for {
-		merged := m.Merge(parts, time.Now(), held...)
+		merged := mergeParts(parts, time.Now(), held...)
 		err := s.activateMerged(merged)
 		if err == nil {
 			m.held = slices.DeleteFunc(held, func(w merge.Waiter) bool { return !merged.Waits(w) })
-			s.mergeAt(merged.Next)
 			s.tookMerged(why)
+			s.scheduleMerge(merged.Next)
 			return nil
+		}
+		if _, isFull := errors.AsType[*reconcile.FullError](err); isFull && merged.Twins {
+			mergeParts = m.MergeShort
+			continue
 		}
 		more := toHold(merged, err)
 		if len(more) == 0 {
@@ -83,17 +94,15 @@ func toHold(merged *merge.Merged, err error) []merge.Waiter {
 func (s *Sources) tookMerged(why error) {
 	switch {
 	case why != nil:
-		s.mergeLater(why)
-	case len(s.merging.held) > 0:
-		s.mergeBy(time.Now().Add(mergePace))
-	case s.merging.whys != nil:
+		s.notMerged(why)
+	case len(s.merging.held) == 0 && s.merging.whys != nil:
 		s.merging.whys = nil
 		s.views.Take(intake.Shared, "")
 	}
 }
 
-// mergeLater has the same parts be merged again in a while, and logs and shows why, each reason once: it may be so for hours. Needs s.mu.
-func (s *Sources) mergeLater(err error) {
+// notMerged logs and shows why something is not in force, each reason once: it may be so for hours. Needs s.mu.
+func (s *Sources) notMerged(err error) {
 	m := &s.merging
 	if why := err.Error(); !m.whys[why] && len(m.whys) < mostWhys {
 		m.log.Error("clusters that views share are not in force as these views have them now; will retry", "err", err)
@@ -103,18 +112,13 @@ func (s *Sources) mergeLater(err error) {
 		m.whys[why] = true
 		s.views.Refuse(intake.Shared, intake.RefusalOf(err), false)
 	}
-	s.mergeBy(time.Now().Add(mergePace))
-}
-
-// mergeBy has the same parts be merged again at a time, if they are not before. Needs s.mu.
-func (s *Sources) mergeBy(at time.Time) {
-	if m := &s.merging; m.again == nil || at.Before(m.at) {
-		s.mergeAt(at)
-	}
 }
 
 func (s *Sources) activateMerged(merged *merge.Merged) error {
 	if err := s.cfg.Activate(merged.Config); err != nil {
+		if _, is := errors.AsType[*reconcile.UnfinishedError](err); is {
+			s.merging.Tried(merged)
+		}
 		if full, is := errors.AsType[*reconcile.FullError](err); is {
 			return &fullOf{full, merged.Config}
 		}
@@ -124,32 +128,45 @@ func (s *Sources) activateMerged(merged *merge.Merged) error {
 	return nil
 }
 
-// mergeAt has the same parts be merged again at a time; zero: there is no need. Needs s.mu.
-func (s *Sources) mergeAt(at time.Time) {
+// scheduleMerge has the same parts be merged again when that is due (zero: it is not), and when a view that is held has its next chance. What other views change
+// puts that chance off no further. Needs s.mu.
+func (s *Sources) scheduleMerge(due time.Time) {
 	m := &s.merging
+	m.due = due
+	switch {
+	case len(m.held) == 0:
+		m.chance = time.Time{}
+	case m.chance.IsZero():
+		m.chance = time.Now().Add(mergePace)
+	}
+	at := m.due
+	if at.IsZero() || !m.chance.IsZero() && m.chance.Before(at) {
+		at = m.chance
+	}
 	if m.again != nil {
 		m.again.Stop()
 		m.again = nil
 	}
-	m.at = at
 	if !at.IsZero() && !m.ended {
 		m.again = time.AfterFunc(time.Until(at), s.mergeAgain)
 	}
 }
 
-// mergeAgain puts in force what views have waited for. Of those that are held one has its chance: what they say may not go together.
+// mergeAgain puts in force what views have waited for. Of those that are held one has its chance, if it is time: what they say may not go together.
 func (s *Sources) mergeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.merging.ended {
+	m := &s.merging
+	if m.ended {
 		return
 	}
-	s.merging.again = nil
-	if held := s.merging.held; len(held) > 0 {
-		s.merging.held = slices.Clone(held[1:])
+	m.again = nil
+	if len(m.held) > 0 && !time.Now().Before(m.chance) {
+		m.held, m.chance = slices.Clone(m.held[1:]), time.Time{}
 	}
 	if err := s.activateParts(partsOf(s.list())); err != nil && !errors.Is(err, shutdown.ErrEnding) {
-		s.mergeLater(err)
+		s.notMerged(err)
+		s.scheduleMerge(time.Now().Add(mergePace))
 	}
 }
 
@@ -157,8 +174,8 @@ func (s *Sources) mergeAgain() {
 func (s *Sources) endMerging() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mergeAt(time.Time{})
 	s.merging.ended = true
+	s.scheduleMerge(time.Time{})
 }
 
 // fullOf is a FullError of a configuration.

@@ -223,6 +223,8 @@ func TestEqualClustersOfViewsAreOne(t *testing.T) {
 			}
 			keys = append(keys, r.last().In(v).Key("b"))
 		}
+		time.Sleep(sharedApart)
+		synctest.Wait()
 		if n := len(r.last().Clusters); n != 2 {
 			t.Errorf("%d clusters when all views say the same, want 2", n)
 		}
@@ -250,11 +252,7 @@ func TestEqualClustersOfViewsAreOne(t *testing.T) {
 func TestWhatAViewHasWaitedForIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newViewsRig(t)
-		for _, view := range []string{"", "blue", "red"} {
-			if err := r.reload(view, 9000); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.allSay(9000)
 		if err := r.reload("blue", 9100); err != nil {
 			t.Fatal(err)
 		}
@@ -289,14 +287,10 @@ func TestWhatAViewWaitsForIsLoggedAndShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := newViewsRig(t), &strings.Builder{}
 		r.merging.log = slog.New(slog.NewTextHandler(log, nil))
-		for _, view := range []string{"", "blue", "red"} {
-			if err := r.reload(view, 9000); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.allSay(9000)
 		for round := range 2 {
 			r.Exclusive(func() { r.refuse = errors.New("no room") })
-			r.Exclusive(func() { r.mergeAt(time.Now()) })
+			r.Exclusive(func() { r.scheduleMerge(time.Now()) })
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			if n := strings.Count(log.String(), "no room"); n != round+1 {
@@ -319,11 +313,7 @@ func TestWhatAViewWaitsForIsLoggedAndShown(t *testing.T) {
 func TestWhatAViewHasWaitedForKeepsNoOtherFromBeingChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newViewsRig(t)
-		for _, view := range []string{"", "blue", "red"} {
-			if err := r.reload(view, 9000); err != nil {
-				t.Fatal(err)
-			}
-		}
+		r.allSay(9000)
 		portOf := func(cfg *model.Config, view string) uint16 {
 			return cfg.In(model.View{Name: view}).Cluster("b").Endpoints[0].Address.Port()
 		}

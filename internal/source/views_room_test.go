@@ -40,7 +40,7 @@ func (r *viewsRig) allSay(port int) {
 			r.t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * sharedPatience)
+	time.Sleep(sharedApart)
 	synctest.Wait()
 }
 
@@ -71,13 +71,102 @@ func TestAViewWithoutRoomHoldsNoOther(t *testing.T) {
 	}
 }
 
+// There is a chance for what is held each second, however often other views change.
+func TestAViewWithoutRoomHasItsChanceBesideOneThatChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.refuses = fullAt
+		r.allSay(8000)
+		if err := r.reload("blue", noRoom); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if i == 10 {
+				r.Exclusive(func() { r.refuses = nil })
+			}
+			if err := r.reload("red", 8400+i); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(mergePace / 5)
+			synctest.Wait()
+		}
+		if got := r.portsNow()["blue"]; got != noRoom {
+			t.Errorf("blue has %d though there has been room for two seconds", got)
+		}
+		r.Close()
+	})
+}
+
+// There is no room for a second cluster; in place of the one there is.
+func TestViewsThatSayTheSameOneAfterAnotherNeedNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		r.Exclusive(func() {
+			r.refuses = func(cfg *model.Config) error {
+				var full error
+				for _, c := range cfg.Clusters {
+					if port := c.Endpoints[0].Address.Port(); c.Name == "b" && port == 9000 && len(cfg.Clusters) > 2 {
+						full = &reconcile.FullError{Cluster: c.Key(), New: 1, Most: 1}
+					}
+				}
+				return full
+			}
+		})
+		for _, view := range []string{"blue", "red", ""} {
+			if got := r.portsNow(); got["blue"] != 8000 {
+				t.Fatal(got)
+			}
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * mergePace)
+			synctest.Wait()
+		}
+		if got := r.portsNow(); got[""] != 9000 || got["blue"] != 9000 || got["red"] != 9000 {
+			t.Errorf("ports %v, want 9000 of all", got)
+		}
+		r.Close()
+	})
+}
+
+// Equal clusters are one at once where there is no room for both.
+func TestEqualClustersThatAreApartAreOneWhereThereIsNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		r.reload("blue", 8100)
+		time.Sleep(2 * sharedPatience)
+		synctest.Wait()
+		r.reload("blue", 8000)
+		if n := len(r.last().Clusters); n != 3 {
+			t.Fatalf("%d clusters, want 3: blue's is apart for a while", n)
+		}
+		r.Exclusive(func() {
+			r.refuses = func(cfg *model.Config) error {
+				if len(cfg.Clusters) > 3 {
+					return &reconcile.FullError{Cluster: cfg.In(model.View{Name: "red"}).Key("b"), New: 1, Most: 1}
+				}
+				return nil
+			}
+		})
+		r.reload("red", 8200)
+		time.Sleep(2 * sharedPatience)
+		synctest.Wait()
+		if got := r.portsNow(); got["red"] != 8200 || got["blue"] != 8000 {
+			t.Errorf("ports %v: red's cluster has no room", got)
+		}
+		r.Close()
+	})
+}
+
 func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newViewsRig(t)
 		r.refuses = fullAt
 		r.reload("blue", 8100)
 		r.reload("red", 8100)
-		time.Sleep(2 * sharedPatience)
+		time.Sleep(sharedApart)
 		synctest.Wait()
 		if err := r.reload("blue", noRoom); err != nil {
 			t.Fatal(err)
@@ -155,7 +244,7 @@ func TestAViewMayChangeBesideOneWithoutRoom(t *testing.T) {
 				r.refuses = fullAt
 				r.reload("blue", 8100)
 				r.reload("red", 8100)
-				time.Sleep(2 * sharedPatience)
+				time.Sleep(sharedApart)
 				synctest.Wait()
 				if err := r.reload("blue", noRoom); err != nil {
 					t.Fatal(err)
