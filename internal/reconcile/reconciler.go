@@ -156,12 +156,15 @@ func (r *Reconciler) activate(im *compile.Image) error {
 
 // UnfinishedError is the error of a change of which a part may be active: of each listener the old table or the new one, of each cluster the old endpoints or the
 // new ones.
-type UnfinishedError struct{ err error }
+type UnfinishedError struct {
+	// Err is why the change has failed.
+	Err error
+}
 
-func (e *UnfinishedError) Error() string { return e.err.Error() }
+func (e *UnfinishedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns why the change has failed.
-func (e *UnfinishedError) Unwrap() error { return e.err }
+// Unwrap returns Err.
+func (e *UnfinishedError) Unwrap() error { return e.Err }
 
 // apply adds children before parents and removes parents before children.
 func (r *Reconciler) apply(im *compile.Image) error {

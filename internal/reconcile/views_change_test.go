@@ -3,7 +3,9 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/xlb-project/xlb/internal/merge"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/model/matcher"
+	"github.com/xlb-project/xlb/test/suite"
 )
 
 // changing is views that share a cluster, each with its own content of it, and what they have said of it.
@@ -22,10 +25,19 @@ type changing struct {
 	now     time.Time
 	parts   []*model.Config
 	history map[int][]string
+	// writes are those that were made, each followed by watch, if there is one.
+	writes int
+	watch  func(what string)
 }
 
 func newChanging(t *testing.T, views int) *changing {
 	c := &changing{rig: newRig(t), m: merge.New(merge.Times{Patience: time.Second}), now: time.Unix(1, 0), parts: []*model.Config{{}}, history: map[int][]string{}}
+	c.wrote = func(what string) {
+		c.writes++
+		if c.watch != nil {
+			c.watch(what)
+		}
+	}
 	for v := 1; v <= views; v++ {
 		c.parts = append(c.parts, nil)
 		c.say(v, 8000)
@@ -47,11 +59,18 @@ func (c *changing) say(v, port int) {
 
 // put puts in force what they say.
 func (c *changing) put() error {
-	got := c.m.Merge(c.parts, c.now)
+	got, before := c.m.Merge(c.parts, c.now), c.writes
 	im, _ := compile.Compile(got.Config)
-	_, err := c.r.Apply(im)
-	if err == nil {
+	err := c.r.Switch(im)
+	_, isUnfinished := errors.AsType[*UnfinishedError](err)
+	switch {
+	case err == nil:
 		c.m.Accept(got)
+		err = c.r.Reclaim()
+	case isUnfinished:
+		c.m.Tried(got)
+	case c.writes > before:
+		c.t.Fatalf("%v says that nothing was written; %d writes", err, c.writes-before)
 	}
 	return err
 }
@@ -113,7 +132,7 @@ func TestNoViewIsLedToAnothersEndpointsDuringAChange(t *testing.T) {
 					}
 					c.now = c.now.Add(time.Second)
 				}
-				c.wrote = func(what string) { c.requireOwn("behind the write of " + what) }
+				c.watch = func(what string) { c.requireOwn("behind the write of " + what) }
 				writes := 0
 				c.fail = func() bool { writes++; return writes == failing }
 				for range 3 {
@@ -132,6 +151,55 @@ func TestNoViewIsLedToAnothersEndpointsDuringAChange(t *testing.T) {
 	}
 }
 
+// Whatever fails half way, and whatever the views say next.
+func TestNoViewIsLedToAnothersEndpointsThoughWritesFail(t *testing.T) {
+	const views = 4
+	random := rand.New(rand.NewPCG(suite.Seed(t), 0))
+	failed := 0
+	for range 120 {
+		c := newChanging(t, views)
+		c.watch = func(what string) { c.requireOwn("behind the write of " + what) }
+		for range 40 {
+			port := 8000 + random.IntN(4)
+			for v := 1; v <= views; v++ {
+				if random.IntN(2) == 0 {
+					c.say(v, port)
+				}
+			}
+			c.now = c.now.Add(time.Duration(random.IntN(3)) * time.Second / 2)
+			left := 1 + random.IntN(10)
+			c.fail = func() bool { left--; return left == 0 }
+			if c.put() != nil {
+				failed++
+				continue
+			}
+			c.fail = nil
+			if random.IntN(3) > 0 {
+				c.quiet()
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if failed < 300 {
+		t.Errorf("%d changes failed, want more", failed)
+	}
+}
+
+// quiet has the time pass until no view waits. What views have said before counts no longer.
+func (c *changing) quiet() {
+	for range 3 {
+		c.now = c.now.Add(time.Second)
+		if err := c.put(); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for v, ports := range c.history {
+		c.history[v] = ports[len(ports)-1:]
+	}
+}
+
 // The key of a cluster is no other view's in the change in which its last view goes: the table of that leads there still.
 func TestNoViewIsLedToAClusterThatHasItsKeyNext(t *testing.T) {
 	c := newChanging(t, 2)
@@ -141,7 +209,7 @@ func TestNoViewIsLedToAClusterThatHasItsKeyNext(t *testing.T) {
 	}
 	c.say(1, 9000)
 	c.say(2, 0)
-	c.wrote = func(what string) { c.requireOwn("behind the write of " + what) }
+	c.watch = func(what string) { c.requireOwn("behind the write of " + what) }
 	if err := c.put(); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -125,6 +126,36 @@ func TestViewsThatSayTheSameOneAfterAnotherNeedNoRoom(t *testing.T) {
 		}
 		if got := r.portsNow(); got[""] != 9000 || got["blue"] != 9000 || got["red"] != 9000 {
 			t.Errorf("ports %v, want 9000 of all", got)
+		}
+		r.Close()
+	})
+}
+
+// What a change that failed half way has left in the kernel is known to the next one: it gives no key another content.
+func TestWhatAFailedChangeHasLeftIsKnownToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		var tried model.ClusterKey
+		blue := model.View{Name: "blue"}
+		failing := func(cfg *model.Config) error {
+			if c := cfg.In(blue).Cluster("b"); c.Endpoints[0].Address.Port() == 9000 {
+				tried = c.Key()
+			}
+			return &reconcile.UnfinishedError{Err: errors.New("the write of a table failed")}
+		}
+		if err := r.reload("blue", 9000); err != nil {
+			t.Fatal(err)
+		}
+		r.Exclusive(func() { r.refuses = failing })
+		time.Sleep(sharedPatience)
+		synctest.Wait()
+		r.Exclusive(func() { r.refuses = nil })
+		if err := r.reload("blue", 9100); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.last().In(blue).Key("b"); got == tried || tried == (model.ClusterKey{}) || r.portsNow()["blue"] != 9100 {
+			t.Errorf("%s was tried with 9000, and %s has %d", tried, got, r.portsNow()["blue"])
 		}
 		r.Close()
 	})
