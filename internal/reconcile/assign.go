@@ -97,8 +97,8 @@ func (l *listener) isFound() bool {
 	if l.live != nil {
 		return true
 	}
-	for _, number := range l.published {
-		if number != 0 {
+	for _, at := range l.published {
+		if at.number != 0 || !at.isCertain {
 			return true
 		}
 	}

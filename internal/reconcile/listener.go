@@ -23,8 +23,15 @@ type listener struct {
 	key    maps.ListenerKey
 	// live is the version that the listener points to, nil when it has gone.
 	live *routes.Version
-	// published is what new connections find, by the addresses that make them the listener's: its number, or 0 where they are left alone.
-	published map[maps.ListenerKey]uint32
+	// published is what new connections find by addresses, of those that no other listener has been shown at since.
+	published map[maps.ListenerKey]addressEntry
+}
+
+// addressEntry is what connections to an address find: the listener's number, or 0 where they are left alone. Where it is not certain, a write has failed, which may have
+// changed something.
+type addressEntry struct {
+	number    uint32
+	isCertain bool
 }
 
 // linkListeners writes all that is new and then switches to it, so that
@@ -73,15 +80,25 @@ func (r *Reconciler) link(l *compile.Listener, m *move) error {
 // show makes new connections to these addresses find a number.
 func (r *Reconciler) show(l *listener, keys []maps.ListenerKey, number uint32) error {
 	for _, key := range keys {
-		if found, ok := l.published[key]; ok && found == number {
+		want := addressEntry{number, true}
+		if l.published[key] == want {
 			continue
 		}
+		r.takeAddress(l, key)
 		if err := writes.Put(&r.stats.VIPs, r.cfg.VIPs, key, number); err != nil {
 			return err
 		}
-		l.published[key] = number
+		l.published[key] = want
 	}
 	return nil
+}
+
+// takeAddress has a listener be the one that knows what connections to an address find: after a change that fails the one before would trust in what it had written.
+func (r *Reconciler) takeAddress(l *listener, key maps.ListenerKey) {
+	if before := r.shownAt[key]; before != nil && before != l {
+		delete(before.published, key)
+	}
+	r.shownAt[key], l.published[key] = l, addressEntry{}
 }
 
 // interceptedBy are the addresses that make a connection the listener's.
@@ -101,7 +118,7 @@ func (r *Reconciler) listenerFor(l *compile.Listener) *listener {
 	key := l.Key()
 	known := r.listeners[key]
 	if known == nil {
-		known = &listener{key: key, name: l.View.Listener(l.Name), published: map[maps.ListenerKey]uint32{}}
+		known = &listener{key: key, name: l.View.Listener(l.Name), published: map[maps.ListenerKey]addressEntry{}}
 		r.listeners[key] = known
 	}
 	return known
@@ -130,21 +147,16 @@ func (r *Reconciler) unlinkListeners(wanted []compile.Listener) error {
 
 // passBy ends the interception of connections to all addresses of a listener but these.
 func (r *Reconciler) passBy(l *listener, but []maps.ListenerKey) error {
-	for key, shown := range l.published {
+	for key := range l.published {
 		if slices.Contains(but, key) {
 			continue
 		}
-		number, ok, err := r.cfg.VIPs.Lookup(key)
-		if err != nil {
+		l.published[key] = addressEntry{}
+		if err := writes.Remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
 			return err
 		}
-		// Another listener may have got the address meanwhile.
-		if ok && number == shown {
-			if err := writes.Remove(&r.stats.VIPs, r.cfg.VIPs, key); err != nil {
-				return err
-			}
-		}
 		delete(l.published, key)
+		delete(r.shownAt, key)
 	}
 	return nil
 }

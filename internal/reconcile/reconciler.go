@@ -29,6 +29,8 @@ type Reconciler struct {
 	// get no time to run: the health of endpoints changes meanwhile.
 	mu        sync.Mutex
 	listeners map[maps.ListenerKey]*listener
+	// shownAt are the listeners that were shown at addresses last.
+	shownAt map[maps.ListenerKey]*listener
 	// byIndex are the listeners that had the entries of the map last.
 	byIndex  map[uint32]*listener
 	indices  indexAllocators
@@ -57,6 +59,7 @@ func newReconciler(cfg *maps.Config, sh *maps.Shared, log *slog.Logger, than lim
 		log:       log,
 		now:       time.Now,
 		listeners: map[maps.ListenerKey]*listener{},
+		shownAt:   map[maps.ListenerKey]*listener{},
 		byIndex:   map[uint32]*listener{},
 		indices:   newIndexAllocators(cfg.Sizes, sh),
 		limiter:   newLogLimiter(),
