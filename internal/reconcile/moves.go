@@ -84,17 +84,17 @@ func (ms *moves) add(l *compile.Listener) {
 // findVersions finds for each move the version that has its table already, if some listener does not leave that one: then nothing changes it. Rather it is one with
 // which a listener stays than that of a listener which goes. Otherwise it finds the one that the move leaves to no other listener.
 func (r *Reconciler) findVersions(ms *moves) {
-	byIndex, owned := map[*routes.Version][]maps.ListenerKey{}, map[routes.Owner]int{}
+	holders, owned := map[*routes.Version][]maps.ListenerKey{}, map[routes.Owner]int{}
 	for _, l := range r.listenersByNumber() {
 		if l.live == nil {
 			continue
 		}
-		if byIndex[l.live] == nil {
+		if holders[l.live] == nil {
 			owned[l.live.Owner()]++
 		}
-		byIndex[l.live] = append(byIndex[l.live], l.key)
+		holders[l.live] = append(holders[l.live], l.key)
 	}
-	for v, keys := range byIndex {
+	for v, keys := range holders {
 		if !slices.ContainsFunc(keys, func(k maps.ListenerKey) bool { return ms.of[k] == nil }) {
 			continue
 		}
@@ -108,7 +108,7 @@ func (r *Reconciler) findVersions(ms *moves) {
 	for _, m := range ms.all {
 		for _, key := range m.keys {
 			l := r.listeners[key]
-			if m.live == nil && l != nil && l.live != nil && owned[l.live.Owner()] == 1 && ms.isOfAll(m, byIndex[l.live]) {
+			if m.live == nil && l != nil && l.live != nil && owned[l.live.Owner()] == 1 && ms.isOfAll(m, holders[l.live]) {
 				m.live = l.live
 			}
 		}

@@ -150,7 +150,7 @@ func show(v any) string {
 	case maps.ListenerKey:
 		return maps.Address(v.Addr, v.Port).String()
 	case maps.Listener:
-		return fmt.Sprintf("table %d", v.Table)
+		return fmt.Sprintf("number %d table %d", v.Number, v.Table)
 	case maps.RouteTable:
 		return fmt.Sprintf("flags %d default %d missing %#x", v.Flags, v.DefaultVhost, v.Missing)
 	case maps.HostKey:
