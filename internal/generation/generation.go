@@ -71,8 +71,8 @@ func (g *Generation) Next(in *Input) *Generation {
 		// It keeps nothing else of the input.
 		version: sync.OnceValue(func() string { return versionOf(cfg) }),
 	}
-	if !g.hasListeners(cfg.Listeners) {
-		next.listeners = g.nextListeners(in)
+	if numbers := in.Kernel.ListenerNumbers(); !g.hasListeners(cfg.Listeners, numbers) {
+		next.listeners = g.nextListeners(in, numbers)
 	}
 	next.addEndpoints(g, in)
 	return next

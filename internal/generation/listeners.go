@@ -3,6 +3,7 @@
 package generation
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -89,14 +90,14 @@ func (l *listeners) Limits(listener uint32) anchor.Limits {
 // AllLimits are those of all listeners, by number; nil before the first configuration.
 func (l *listeners) AllLimits() map[uint32]anchor.Limits { return l.limits }
 
-// hasListeners reports whether these are the listeners.
-func (l *listeners) hasListeners(list []*model.Listener) bool {
-	return l.tables != nil && slices.Equal(l.of, list)
+// hasListeners reports whether these are the listeners, and their numbers: a change that has failed since may have given the same listeners others.
+func (l *listeners) hasListeners(list []*model.Listener, numbers map[model.ListenerName]uint32) bool {
+	return l.tables != nil && slices.Equal(l.of, list) && maps.Equal(l.kernelNumbers, numbers)
 }
 
 // nextListeners is what is known of the listeners of the next generation.
-func (l *listeners) nextListeners(in *Input) *listeners {
-	next := &listeners{of: in.Config.Listeners, inner: topology.InnerOf(in.Config.Listeners), kernelNumbers: in.Kernel.ListenerNumbers()}
+func (l *listeners) nextListeners(in *Input, numbers map[model.ListenerName]uint32) *listeners {
+	next := &listeners{of: in.Config.Listeners, inner: topology.InnerOf(in.Config.Listeners), kernelNumbers: numbers}
 	next.add(in.Config.Listeners)
 	next.keepDeparted(l, in.At)
 	return next

@@ -47,7 +47,7 @@ func TestGenerationsShareWhatStays(t *testing.T) {
 	now := time.Now()
 	a, b := &model.Listener{Name: "a", Routes: &model.RouteTable{}}, &model.Listener{Name: "b", Routes: &model.RouteTable{}}
 	first := Empty().with(now, numbered{"a": 1}, a)
-	second := first.with(now, nil, a) // the kernel is not asked either
+	second := first.with(now, numbered{"a": 1}, a)
 	if second.listeners != first.listeners {
 		t.Error("tables are made again for the same listeners")
 	}
@@ -57,6 +57,24 @@ func TestGenerationsShareWhatStays(t *testing.T) {
 	}
 	if _, ok := second.Routes(ListenerID(2)); ok {
 		t.Error("a generation has changed")
+	}
+}
+
+// Changes that fail are no generations, but listeners may have other numbers behind them: one that was taken away has lost its entry to another, and comes back.
+func TestListenersThatStayHaveTheNumbersThatTheyHaveNow(t *testing.T) {
+	now := time.Now()
+	routes := &model.RouteTable{}
+	a := &model.Listener{Name: "a", Routes: routes}
+	const before, after = 1, 1 + 4096
+	g := Empty().with(now, numbered{"a": before}, a).with(now, numbered{"a": after}, a)
+	if table, _ := g.Routes(ListenerID(after)); table != routes || g.Departed(ListenerID(after)) {
+		t.Errorf("connections to the listener have routes %+v, which are to close %t", table, g.Departed(ListenerID(after)))
+	}
+	if number, _ := g.ListenerNumber(a.FullName()); number != after {
+		t.Errorf("the listener has number %d, want %d", number, after)
+	}
+	if !g.Departed(ListenerID(before)) {
+		t.Error("connections to the number that it had are kept open")
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *Reconciler) Clusters() []ClusterEntry {
 func (r *Reconciler) ListenerNumbers() map[model.ListenerName]uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	numbers := map[model.ListenerName]uint32{}
+	numbers := make(map[model.ListenerName]uint32, len(r.listeners))
 	for _, l := range r.listeners {
 		if l.live != nil && l.number != 0 {
 			numbers[l.name] = l.number
