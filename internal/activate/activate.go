@@ -101,6 +101,7 @@ func (a *Activator) Activate(cfg *model.Config) error {
 	if err := a.publish(cfg, &made, change); err != nil {
 		return err
 	}
+	a.logForgotten(change)
 	for _, follow := range a.cfg.Followers {
 		follow(change)
 	}
@@ -140,6 +141,14 @@ func (a *Activator) logIgnored(before, cfg *model.Config) {
 		if !slices.Contains(before.Passed, p) {
 			a.cfg.Logger.Info("listener left alone", "listener", p.Listener, "address", p.Address, "reason", p.Why)
 		}
+	}
+}
+
+// logForgotten logs that connections are closed sooner than those of listeners that are removed should be.
+func (a *Activator) logForgotten(change *Change) {
+	if n := change.Now.Forgotten() - change.Before.Forgotten(); n > 0 {
+		a.cfg.Logger.Warn("removed listeners have lost their routes before their time; the next request of a connection that is left gets 404, and the connection closes",
+			"listeners", n, "remedy", "remove fewer listeners within ten minutes")
 	}
 }
 

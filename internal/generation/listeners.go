@@ -24,6 +24,8 @@ type listeners struct {
 	inspections map[string]*model.Inspection
 	// departed are listeners that have been removed, or had that address, and since when: their tables still serve the connections that there are.
 	departed map[string]time.Time
+	// forgotten counts those that were dropped before their time, since the first generation.
+	forgotten uint64
 	// inner finds the listeners that endpoints may be, kernelNumbers what the kernel calls listeners, by name.
 	inner         *topology.Inner
 	kernelNumbers map[model.ListenerName]uint32
@@ -50,12 +52,6 @@ func (l *listeners) TCP(id string) *model.TCPProxy { return l.tcp[id] }
 
 // Inspection returns what the first bytes of a connection to a listener decide, nil where they decide nothing.
 func (l *listeners) Inspection(id string) *model.Inspection { return l.inspections[id] }
-
-// Departed reports whether a listener was removed: its connections close behind the answer under way.
-func (l *listeners) Departed(id string) bool {
-	_, ok := l.departed[id]
-	return ok
-}
 
 // InnerListener returns the listener of a view at the address of an endpoint, or nil.
 func (l *listeners) InnerListener(v model.View, at netip.AddrPort) *model.Listener {
@@ -97,33 +93,10 @@ func (l *listeners) hasListeners(list []*model.Listener, numbers map[model.Liste
 
 // nextListeners is what is known of the listeners of the next generation.
 func (l *listeners) nextListeners(in *Input, numbers map[model.ListenerName]uint32) *listeners {
-	next := &listeners{of: in.Config.Listeners, inner: topology.InnerOf(in.Config.Listeners), kernelNumbers: numbers}
+	next := &listeners{of: in.Config.Listeners, inner: topology.InnerOf(in.Config.Listeners), kernelNumbers: numbers, forgotten: l.forgotten}
 	next.add(in.Config.Listeners)
 	next.keepDeparted(l, in.At)
 	return next
-}
-
-// departure is how long the routes of a listener that was removed serve the connections that it leaves behind (Envoy: --drain-time-s, by default).
-const departure = 10 * time.Minute
-
-// keepDeparted has the routes of removed listeners serve on, of those that have another address now, and of those without HTTP from now on.
-func (l *listeners) keepDeparted(before *listeners, now time.Time) {
-	l.departed = map[string]time.Time{}
-	for id, table := range before.tables {
-		if _, ok := l.tables[id]; ok || table == nil {
-			continue
-		}
-		since, known := before.departed[id]
-		if !known {
-			since = now
-		}
-		if now.Sub(since) < departure {
-			l.departed[id], l.tables[id] = since, table
-			if v, ok := before.views[id]; ok {
-				l.views[id] = v
-			}
-		}
-	}
 }
 
 func (l *listeners) add(list []*model.Listener) {
