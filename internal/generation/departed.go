@@ -19,11 +19,15 @@ const (
 	maxDepartedRoutes = 262144
 )
 
-// Departed reports whether a listener was removed: its connections close behind the answer under way.
+// Departed reports whether a listener was removed, and its routes serve the connections that it has left behind.
 func (l *listeners) Departed(id string) bool {
 	_, ok := l.departed[id]
 	return ok
 }
+
+// Closes reports whether connections to a listener close behind the answer under way: it was removed, and has its routes or not. Its client connects anew, maybe to
+// the one that its address has now.
+func (l *listeners) Closes(id string) bool { return l.Departed(id) || !l.HasListener(id) }
 
 // Forgotten is how many listeners that were removed have lost their routes before their time, since the first generation: there were too many.
 func (l *listeners) Forgotten() uint64 { return l.forgotten }

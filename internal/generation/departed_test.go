@@ -58,6 +58,9 @@ func TestManyRemovedListenersLoseTheirRoutesBeforeTheirTime(t *testing.T) {
 	if len(numbers) != maxDeparted || numbers[0] != excess+1 || g.Forgotten() != excess {
 		t.Errorf("%d listeners are known, the oldest is %d, %d are forgotten; want %d, %d, %d", len(numbers), numbers[0], g.Forgotten(), maxDeparted, excess+1, excess)
 	}
+	if !g.Closes(ListenerID(1)) || !g.Closes(ListenerID(excess+1)) || first.Closes(ListenerID(1)) {
+		t.Error("connections to removed listeners close, whether their routes are kept or not, and no others")
+	}
 }
 
 func TestManyRoutesOfRemovedListenersAreNotKept(t *testing.T) {

@@ -26,7 +26,7 @@ func (h *Handback) serve(ctx context.Context, conn net.Conn, _ anchor.Boundary, 
 		Listener: listener, Destination: s.VIP, Opened: s.Opened, From: s.From, Gone: s.Gone, Stays: s.Stays, Requests: s.Requests,
 		Claim: h.cfg.Selector.Claim(s.Endpoint), Fails: s.Endpoint == anchor.FailingEndpoint, Draw: s.Draw, Resumed: resumed,
 		Ticket: h.cfg.Scheduler.Ticket(s.Tenant), Workload: s.Workload, Account: s.Account,
-		Closing: func() bool { return s.Closing != nil && s.Closing() || h.cfg.Generation().Departed(listener) },
+		Closing: func() bool { return s.Closing != nil && s.Closing() || h.cfg.Generation().Closes(listener) },
 		Brief:   s.Reason == maps.HandoverPoolEmpty,
 	})
 	if err != nil {

@@ -3,15 +3,19 @@
 package handback
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 
 	"github.com/xlb-project/xlb/internal/anchor"
 	"github.com/xlb-project/xlb/internal/generation"
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
 	"github.com/xlb-project/xlb/internal/slowpath"
@@ -67,4 +71,42 @@ func TestClientsAreServedFromTheirWorkload(t *testing.T) {
 	if from != of {
 		t.Errorf("the endpoint was connected to from workload %d, want %d", from, of)
 	}
+}
+
+// noListeners is a kernel without listeners and clusters.
+type noListeners struct{}
+
+func (noListeners) Clusters() []reconcile.ClusterEntry { return nil }
+
+func (noListeners) ListenerNumbers() map[model.ListenerName]uint32 { return nil }
+
+// The address of a listener whose routes are not kept any more may be served under another number: the client finds that one by a new connection alone.
+func TestConnectionToAListenerThatIsNotKnownCloses(t *testing.T) {
+	now := generation.Empty().Next(&generation.Input{Config: &model.Config{}, Changes: &reconcile.Changes{}, Kernel: noListeners{}})
+	proxy := slowpath.New(slowpath.Config{Active: func() slowpath.Configuration { return now }})
+	defer proxy.Close()
+	active := func() *generation.Generation { return now }
+	h := New(Config{
+		Generation: active, Selector: selection.New(selection.Config{Generation: active}),
+		Proxy: proxy, Scheduler: shares.NewScheduler(shares.Limits{AtWork: 1, Waiting: 1}),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	near, far := net.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		h.Serve(t.Context(), near, anchor.Boundary{}, anchor.Session{Listener: 1, Endpoint: anchor.NoEndpoint})
+	}()
+	if _, err := io.WriteString(far, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(far), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusNotFound || !response.Close {
+		t.Errorf("status %d, the connection closes: %t; want 404, and that it closes", response.StatusCode, response.Close)
+	}
+	far.Close()
+	<-served
 }
