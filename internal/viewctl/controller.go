@@ -269,7 +269,10 @@ func (o *Controller) replace(ctx context.Context, f *views.File) error {
 	if err != nil {
 		return err
 	}
-	ofTemplates, err := o.add(ctx, added, o.made.missing(o.byTemplates(f)))
+	missing := o.made.missing(o.byTemplates(f))
+	// What has not come, or is not seen, is another one when it comes.
+	defer o.made.freeNumbers(missing)
+	ofTemplates, err := o.add(ctx, added, missing)
 	if err != nil {
 		return err
 	}

@@ -179,6 +179,19 @@ func (m *made) missing(list map[string]views.View) (out []views.View) {
 	return out
 }
 
+// freeNumbers frees the numbers of those views of a list that were missing, and are still: a file that is refused is retried, for the workloads that
+// there are each time. No other view gets them.
+func (m *made) freeNumbers(list []views.View) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, v := range list {
+		if m.byName[v.Name] == nil && !m.adding[v.Name] {
+			delete(m.numberOf, v.Name)
+			delete(m.names, v.Number)
+		}
+	}
+}
+
 // roomLocked is how many may come beside those that have a configuration, or are being added.
 func (m *made) roomLocked() int {
 	taken := len(m.has)

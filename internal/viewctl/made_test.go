@@ -383,6 +383,28 @@ func TestAReloadKeepsTheBoundOfViewsOfTemplates(t *testing.T) {
 	}
 }
 
+// A file that is refused is tried again for as long as it is there, and workloads come and go meanwhile: nothing is left of what they would have seen.
+func TestARefusedFileKeepsNoNumbersOfItsTemplates(t *testing.T) {
+	r := newRig(t, two)
+	r.fails["add"] = errors.New("no room")
+	r.write(byName + view("green"))
+	for i := range 100 {
+		r.facts = []workload.Facts{inNetns(fmt.Sprintf("%d", i))}
+		r.reread(t.Context(), true)
+	}
+	// Those of the file: they keep theirs.
+	if got := []int{len(r.made.numberOf), len(r.made.names)}; got[0] != 3 || got[1] != 3 {
+		t.Errorf("%d views have numbers, %d numbers have names; want 3 each: blue, red and green", got[0], got[1])
+	}
+	delete(r.fails, "add")
+	r.calls = nil
+	r.reread(t.Context(), true)
+	r.mustHaveCalled("add 3 green of green.yaml", "add 104 t/netns=99 of t.yaml", "await", "took", "choose")
+	if got := r.NameOf(r.Of(inNetns("99"))); got != "t/netns=99" {
+		t.Errorf("the workload sees %q", got)
+	}
+}
+
 // Each attempt to add views waits for what they read.
 func TestOneRefusedViewTakesFewAttempts(t *testing.T) {
 	r := newRig(t, byName)
