@@ -67,11 +67,6 @@ static __always_inline void connect_report(__u64 netns)
 		bpf_map_update_elem(&strangers, &netns, &now, BPF_ANY);
 }
 
-static __always_inline __u32 any_anchor(void)
-{
-	return bpf_get_prandom_u32() & (ANCHOR_PORTS - 1);
-}
-
 /* A socket that was connected before, and disconnected: nothing of its first connection may reach it in the second. */
 static __always_inline void connect_forget(struct bpf_sock *sk)
 {
@@ -124,7 +119,7 @@ static __always_inline int connect_is_excluded(const struct listener_key *key)
 }
 
 /* The listener that takes connections to destinations that are no service address: that of the port, or else of any port. */
-static __always_inline __u32 *connect_captured(const struct listener_key *key)
+static __always_inline int connect_captured(const struct listener_key *key, __u32 *listener)
 {
 	struct capture_key k = {
 		.prefix_len = 8 * (sizeof(k) - sizeof(k.prefix_len)),
@@ -132,27 +127,26 @@ static __always_inline __u32 *connect_captured(const struct listener_key *key)
 		.port = bpf_htons(key->port),
 		.family = bpf_htons(addr_is_v4(key->addr) ? 4 : 6),
 	};
-	__u32 *listener;
+	__u32 *found;
 
 	__builtin_memcpy(k.addr, key->addr, sizeof(k.addr));
-	listener = bpf_map_lookup_elem(&captures, &k);
-	if (!listener) {
+	found = bpf_map_lookup_elem(&captures, &k);
+	if (!found) {
 		k.port = 0;
-		listener = bpf_map_lookup_elem(&captures, &k);
+		found = bpf_map_lookup_elem(&captures, &k);
 	}
-	if (!listener || !*listener || connect_is_excluded(key))
+	if (!found)
 		return 0;
-	return listener;
+	*listener = *(volatile __u32 *)found;
+	return *listener && !connect_is_excluded(key);
 }
 
-/* The listener of a destination in one view, in Envoy's order: the one at the address, then those at 0.0.0.0 or ::. */
-static __always_inline __u32 *connect_listener_in(const struct listener_key *key, const struct control *c)
+/* Finds the listener of a destination in one view, in Envoy's order: the one at the address, then those at 0.0.0.0 or ::. */
+static __always_inline int connect_listener_in(const struct listener_key *key, const struct control *c, __u32 *listener)
 {
-	__u32 *listener = bpf_map_lookup_elem(&vips, key);
-
-	if (listener || !c->captures)
-		return listener;
-	return connect_captured(key);
+	if (vips_read(key, listener))
+		return 1;
+	return c->captures && connect_captured(key, listener);
 }
 
 /* Whoever connects is whose work the connection makes. */
@@ -169,53 +163,51 @@ static __always_inline void connect_note_tenant(struct psock *ps)
 struct connect_target {
 	/* Of the network namespace. */
 	__u64 netns;
-	struct anchor_ports *ports;
-	/* Instead of those, unless it is NULL. */
+	struct anchor anchor;
+	/* Instead of its ports, unless it is NULL. */
 	struct endpoint_address *endpoint;
 };
 
 static __always_inline void connect_find_anchors(struct bpf_sock_addr *ctx, struct connect_target *to)
 {
 	to->netns = bpf_get_netns_cookie(ctx);
-	to->ports = bpf_map_lookup_elem(&anchors, &to->netns);
+	anchor_read(to->netns, &to->anchor);
 }
 
-/* The listener of a destination where network namespaces have views: that of the namespace's view. A namespace that is not known, or is left
+/* Finds the listener of a destination where network namespaces have views: that of the namespace's view. A namespace that is not known, or is left
  * alone, has no view: what is found for it is whether any view has the destination, by which it is reported, counted or refused. */
-static __always_inline __u32 *connect_listener_seen(struct listener_key *key, const struct control *c,
-						    struct anchor_ports *ports)
+static __always_inline int connect_listener_seen(struct listener_key *key, const struct control *c,
+						 const struct anchor *anchor, __u32 *listener)
 {
-	int is_served = ports && !is_left_alone(ports);
-	__u32 *listener;
+	int is_served = anchor->is_known && !is_left_alone(anchor), is_found;
 
 	if (is_served)
-		key->view = ports->view;
-	listener = connect_listener_in(key, c);
-	if (listener || is_served)
-		return listener;
+		key->view = anchor->view;
+	is_found = connect_listener_in(key, c, listener);
+	if (is_found || is_served)
+		return is_found;
 	key->view = VIEW_ANY;
-	return connect_listener_in(key, c);
+	return connect_listener_in(key, c, listener);
 }
 
-/* The listener of a destination. The target has the namespace's anchors in any case if there is one: they are looked up once, since they may
+/* Finds the listener of a destination. The target has the namespace's anchors in any case if there is one: they are read once, since they may
  * come, or go, meanwhile. */
-static __always_inline __u32 *connect_listener(struct bpf_sock_addr *ctx, struct listener_key *key,
-					       struct connect_target *to)
+static __always_inline int connect_listener(struct bpf_sock_addr *ctx, struct listener_key *key,
+					    struct connect_target *to, __u32 *listener)
 {
 	struct control *c = control_at(0);
-	__u32 *listener;
 
 	if (!c)
 		return 0;
 	if (c->views) {
 		connect_find_anchors(ctx, to);
-		return connect_listener_seen(key, c, to->ports);
+		return connect_listener_seen(key, c, &to->anchor, listener);
 	}
 	/* Most connections of a host are to no service address: they are spared the look-up. */
-	listener = connect_listener_in(key, c);
-	if (listener)
-		connect_find_anchors(ctx, to);
-	return listener;
+	if (!connect_listener_in(key, c, listener))
+		return 0;
+	connect_find_anchors(ctx, to);
+	return 1;
 }
 
 /* Decides whether this connection is ours; if so the socket's state is ready and the target says where to send it. */
@@ -224,7 +216,7 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, st
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct route_table *plain;
-	__u32 *listener, again;
+	__u32 listener, again;
 	struct psock *ps;
 	enum verdict v;
 
@@ -237,39 +229,38 @@ static __always_inline enum verdict connect_decide(struct bpf_sock_addr *ctx, st
 	}
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !sk)
 		return VERDICT_CONNECT_OTHER;
-	listener = connect_listener(ctx, key, to);
-	if (!listener)
+	if (!connect_listener(ctx, key, to, &listener))
 		return VERDICT_CONNECT_OTHER;
 	v = connect_allowed();
 	if (v == VERDICT_CONNECT_OTHER)
 		return v;
 	/* That one is also when the daemon is down, and connections of others are refused. */
-	if (is_left_alone(to->ports))
+	if (is_left_alone(&to->anchor))
 		return VERDICT_CONNECT_LEFT_ALONE;
 	if (v != VERDICT_CONNECT_INTERCEPTED)
 		return v;
-	if (!to->ports) {
+	if (!to->anchor.is_known) {
 		connect_report(to->netns);
 		return VERDICT_CONNECT_NO_ANCHOR;
 	}
 	/* A namespace without IPv6 has no listener for it. */
-	if (!(addr_is_v4(key->addr) ? to->ports->port4[0] : to->ports->port6[0]))
+	if (!(addr_is_v4(key->addr) ? to->anchor.port4 : to->anchor.port6))
 		return VERDICT_CONNECT_NO_ANCHOR;
-	plain = connect_plain_table(*listener);
+	plain = connect_plain_table(listener);
 	if (plain && !(plain->flags & TABLE_SLOW) && fast_path)
 		to->endpoint = plain_begin(sk, plain, key);
 	if (to->endpoint)
 		return VERDICT_CONNECT_PLAIN;
-	if (!account_allows(to->ports->account, sk))
+	if (!account_allows(to->anchor.account, sk))
 		return VERDICT_CONNECT_OVER_QUOTA;
 	ps = bpf_sk_storage_get(&psock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ps)
 		return VERDICT_CONNECT_NO_MEMORY;
 	__builtin_memcpy(ps->vip, key->addr, sizeof(ps->vip));
 	ps->vip_port = key->port;
-	ps->listener = *listener;
-	ps->workload = to->ports->workload;
-	ps->account = to->ports->account;
+	ps->listener = listener;
+	ps->workload = to->anchor.workload;
+	ps->account = to->anchor.account;
 	account_connect(ps, sk);
 	connect_note_tenant(ps);
 	ps->requests = 0;
@@ -299,7 +290,7 @@ static __always_inline void connect_admit(void)
 /* Whether this connection is sent somewhere else. If not, and it is ours, it may be refused. */
 static __always_inline int connect_takes(enum verdict v, const struct connect_target *to)
 {
-	if ((v == VERDICT_CONNECT_INTERCEPTED || v == VERDICT_CONNECT_PLAIN) && to->ports) {
+	if ((v == VERDICT_CONNECT_INTERCEPTED || v == VERDICT_CONNECT_PLAIN) && to->anchor.is_known) {
 		connect_admit();
 		return 1;
 	}
@@ -313,7 +304,7 @@ static __always_inline __u16 target_port(const struct connect_target *to, int v4
 {
 	if (to->endpoint)
 		return bpf_htons(to->endpoint->port);
-	return bpf_htons(v4 ? to->ports->port4[any_anchor()] : to->ports->port6[any_anchor()]);
+	return bpf_htons(v4 ? to->anchor.port4 : to->anchor.port6);
 }
 
 static __always_inline __u32 target_addr4(const struct connect_target *to)

@@ -444,12 +444,8 @@ int xlb_response_dispatch(struct sk_msg_md *msg)
 static __always_inline struct slot *isock_slot(struct __sk_buff *skb, __u32 *index)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	__u32 *i = bpf_map_lookup_elem(&isock_slots, &cookie);
 
-	if (!i)
-		return 0;
-	*index = *i;
-	return slot_at(*i);
+	return isock_slots_read(&cookie, index) ? slot_at(*index) : 0;
 }
 
 /* Whether a response is longer than what may be moved without looking whether the client reads. */

@@ -192,9 +192,10 @@ static __always_inline void active_established(struct bpf_sock_ops *ops)
 /* Whether requests to a server have to pass all that is in its network namespace, because the daemon leaves that alone. */
 static __always_inline int server_is_left_alone(struct bpf_sock_ops *ops)
 {
-	__u64 netns = bpf_get_netns_cookie(ops);
+	struct anchor a;
 
-	return is_left_alone(bpf_map_lookup_elem(&anchors, &netns));
+	anchor_read(bpf_get_netns_cookie(ops), &a);
+	return is_left_alone(&a);
 }
 
 /* The daemon has announced the i-sock before it connected, so the key is there if this is the other end
@@ -205,7 +206,7 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	struct peer_key key = {};
 	struct ssock *ss;
 	struct slot *s;
-	__u32 *index;
+	__u32 index;
 
 	local_addr(ops, key.local);
 	remote_addr(ops, key.remote);
@@ -214,10 +215,9 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	key.sequence = ops->rcv_nxt;
 	if (addr_is_loopback(key.local))
 		key.netns = bpf_get_netns_cookie(ops);
-	index = bpf_map_lookup_elem(&peers, &key);
-	if (!index || !fast_path || same_host_tcp || !sk)
+	if (!fast_path || same_host_tcp || !sk || !peers_read(&key, &index))
 		return;
-	s = slot_at(*index);
+	s = slot_at(index);
 	/* Too late to become local: requests already go over TCP, and must go on so (see docs/decisions). */
 	if (!s || s->state != SLOT_CONNECTING)
 		return;
@@ -229,9 +229,9 @@ static __always_inline void passive_established(struct bpf_sock_ops *ops)
 	ss = bpf_sk_storage_get(&ssock_states, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!ss)
 		return;
-	ss->slot = *index;
+	ss->slot = index;
 	ss->generation = s->generation;
-	if (bpf_sock_hash_update(ops, &ssocks, index, BPF_ANY)) {
+	if (bpf_sock_hash_update(ops, &ssocks, &index, BPF_ANY)) {
 		count(VERDICT_SSOCK_NOT_JOINED);
 		return;
 	}

@@ -12,13 +12,13 @@
 static __always_inline void slot_is_urgent(struct __sk_buff *skb)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	__u32 *index = bpf_map_lookup_elem(&isock_slots, &cookie);
-	struct slot *s = index ? slot_at(*index) : 0;
+	__u32 index;
+	struct slot *s = isock_slots_read(&cookie, &index) ? slot_at(index) : 0;
 
 	if (!s || __sync_fetch_and_or(&s->flags, SLOT_RETIRE | SLOT_URGENT) & SLOT_URGENT)
 		return;
-	guard(GUARD_URGENT, s, *index);
-	slot_discard(s, *index);
+	guard(GUARD_URGENT, s, index);
+	slot_discard(s, index);
 }
 
 SEC("socket")

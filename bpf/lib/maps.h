@@ -90,6 +90,28 @@
 		return hash ? bpf_map_lookup_elem(hash, key) : 0;                            \
 	}
 
+/* A hash gives the memory of an entry that is deleted, or exchanged for another, to the next key at once, while programs may read there. So what a program reads is the
+ * key's only if the key has the same entry behind the read. How often it looks: more than once in vain only while the entry is exchanged over and over. The other
+ * kinds of maps, and hashes whose entries are exchanged or deleted when no program can reach them, do not need that. */
+#define HASH_READS 4
+
+/* Defines name_read(), which reads an entry of a hash. It reports whether the key has one. */
+#define HASH_READ(name_, key_, value_)                                                               \
+	static __always_inline __attribute__((unused)) int name_##_read(const key_ *key, value_ *to) \
+	{                                                                                            \
+		value_ *entry;                                                                       \
+                                                                                                     \
+		for (int i = 0; i < HASH_READS; i++) {                                               \
+			entry = bpf_map_lookup_elem(&name_, key);                                    \
+			if (!entry)                                                                  \
+				return 0;                                                            \
+			*to = *(volatile value_ *)entry;                                             \
+			if (bpf_map_lookup_elem(&name_, key) == entry)                               \
+				return 1;                                                            \
+		}                                                                                    \
+		return 0;                                                                            \
+	}
+
 /* One entry. Writer: daemon. Readers: connect programs. */
 SHARED_ARRAY(controls, control, 1)
 
@@ -170,6 +192,7 @@ struct {
 	__type(value, __u32);
 	__uint(max_entries, 32768);
 } vips SEC(".maps");
+HASH_READ(vips, struct listener_key, __u32)
 
 /* Destinations that are nobody's own service address: listeners at 0.0.0.0 or ::, for one port or for any. The longest prefix wins, and one with
  * a port over one without; listener 0: left alone. Writer: reconcile. Readers: connect programs. */
@@ -199,10 +222,43 @@ struct {
 	__uint(max_entries, 4096);
 } anchors SEC(".maps");
 
-/* Whether the daemon leaves a network namespace alone whose anchors these are: it has none in there. NULL: the daemon does not know the namespace. */
-static __always_inline int is_left_alone(const struct anchor_ports *ports)
+/* What a program has read of an entry of `anchors`. */
+struct anchor {
+	/* The daemon knows the network namespace. */
+	__u32 is_known;
+	/* Two of its ports; 0: it has none for that family. */
+	__u16 port4;
+	__u16 port6;
+	/* As in struct anchor_ports. */
+	__u32 workload;
+	__u32 account;
+	__u32 view;
+};
+
+/* Reads the anchors of a network namespace, as HASH_READ has it done. The lock cannot be read. */
+static __always_inline void anchor_read(__u64 netns, struct anchor *to)
 {
-	return ports && !ports->port4[0] && !ports->port6[0];
+	__u32 port = bpf_get_prandom_u32() & (ANCHOR_PORTS - 1);
+	volatile struct anchor_ports *entry;
+
+	to->is_known = 0;
+	for (int i = 0; i < HASH_READS && !to->is_known; i++) {
+		entry = bpf_map_lookup_elem(&anchors, &netns);
+		if (!entry)
+			return;
+		to->port4 = entry->port4[port];
+		to->port6 = entry->port6[port];
+		to->workload = entry->workload;
+		to->account = entry->account;
+		to->view = entry->view;
+		to->is_known = bpf_map_lookup_elem(&anchors, &netns) == entry;
+	}
+}
+
+/* Whether the daemon leaves a network namespace alone: it has no anchors in there. */
+static __always_inline int is_left_alone(const struct anchor *a)
+{
+	return a->is_known && !a->port4 && !a->port6;
 }
 
 /* Who has how many connections: an entry for each account of `anchors`. Writers: daemon, which makes and deletes entries; connect programs, sock_ops and
@@ -311,6 +367,7 @@ struct {
 	__type(value, __u32);
 	__uint(max_entries, 16384);
 } peers SEC(".maps");
+HASH_READ(peers, struct peer_key, __u32)
 
 /* Slots of i-socks by cookie: sk_skb programs have no socket storage. Writer: daemon. Reader: verdict. */
 struct {
@@ -320,6 +377,7 @@ struct {
 	__type(value, __u32);
 	__uint(max_entries, 16384);
 } isock_slots SEC(".maps");
+HASH_READ(isock_slots, __u64, __u32)
 
 /* State of p-socks and of s-socks; lives as long as the socket. */
 struct {
