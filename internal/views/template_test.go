@@ -129,7 +129,7 @@ func TestViewsOfOtherValuesHaveOtherNames(t *testing.T) {
 // What a node's ID may be made of: each value is found in it again.
 func TestIDsOfMadeViewsDiffer(t *testing.T) {
 	for _, id := range []string{
-		"sidecar~10.0.0.7~{pod}.{namespace}~{namespace}.svc.cluster.local", "{namespace}/{pod}", "a-{pod}~{hostname}-{namespace}", "{pod}{pod}~{namespace}", "{namespace}~{pod}.{namespace}.{hostname}",
+		"sidecar~10.0.0.7~{pod}.{namespace}~{namespace}.svc.cluster.local", "{namespace}/{pod}", "a-{pod}~{hostname}-{namespace}", "{pod}{pod}~{namespace}", "{namespace}~{pod}.{namespace}.{hostname}", "{namespace}{{1}}{pod}",
 	} {
 		mustParse(t, `views: [{name: t, config: t.yaml, select: [{namespace: "*"}], for_each: [namespace, pod], node: {id: "`+id+`"}}]`)
 	}
@@ -192,6 +192,7 @@ func TestATemplateIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 		{"no node", of("for_each: [netns]"), "views[0].node", "required with for_each"},
 		{"ID without a value", of(`for_each: [netns, labels.app], node: {id: "a-{netns}"}`), "views[0].node.id", "has no {labels.app}"},
 		{"values without anything between", of(`for_each: [netns, labels.app], node: {id: "{netns}{labels.app}"}`), "views[0].node.id", "{netns} runs into what is beside it"},
+		{"values that text in braces seems to repeat", of(`for_each: [netns, labels.app], node: {id: "{netns}{labels.app}~{{0}}"}`), "views[0].node.id", "{netns} runs into what is beside it"},
 		{"values with what they may have between", of(`for_each: [netns, labels.app], node: {id: "a-{netns}-{labels.app}"}`), "views[0].node.id", "{netns} runs into what is beside it"},
 		{"no ID", of(`for_each: [netns], node: {cluster: "{netns}"}`), "views[0].node.id", "has no {netns}"},
 		{"empty", of(`for_each: [], node: {id: a}`), "views[0].for_each", "is empty"},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,29 +17,40 @@ var errBrace = errors.New("has a { or } alone: write {{ or }} for the character 
 // expand replaces each {NAME}. The error is the first of value, or errBrace.
 func (t template) expand(value func(name string) (string, error)) (string, error) {
 	var out strings.Builder
+	err := t.walk(func(text string) { out.WriteString(text) }, func(name string) error {
+		text, err := value(name)
+		out.WriteString(text)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return out.String(), nil
+}
+
+// walk calls literal with each piece of text that stands for itself, and value with each NAME, in their order. The error is the first of value, or errBrace.
+func (t template) walk(literal func(text string), value func(name string) error) error {
 	for rest := string(t); ; {
 		i := strings.IndexAny(rest, "{}")
 		if i < 0 {
-			out.WriteString(rest)
-			return out.String(), nil
+			literal(rest)
+			return nil
 		}
-		out.WriteString(rest[:i])
+		literal(rest[:i])
 		brace := rest[i : i+1]
 		rest = rest[i+1:]
 		if strings.HasPrefix(rest, brace) {
-			out.WriteString(brace)
+			literal(brace)
 			rest = rest[1:]
 			continue
 		}
 		name, behind, isClosed := strings.Cut(rest, "}")
 		if brace == "}" || !isClosed || strings.Contains(name, "{") {
-			return "", errBrace
+			return errBrace
 		}
-		text, err := value(name)
-		if err != nil {
-			return "", err
+		if err := value(name); err != nil {
+			return err
 		}
-		out.WriteString(text)
 		rest = behind
 	}
 }
@@ -76,17 +86,22 @@ func (t template) with(value func(name string) string) string {
 // confuses is the first of these names whose value cannot be found in the text again; empty: that of each can. What no value has divides the text: in a part with one
 // value that is not known the value is what the rest leaves.
 func (t template) confuses(names []string) string {
-	text, err := t.expand(func(name string) (string, error) {
-		if i := slices.Index(names, name); i >= 0 {
-			return "{" + strconv.Itoa(i) + "}", nil
+	parts := [][]int{nil}
+	err := t.walk(func(text string) {
+		if strings.ContainsFunc(text, isOther) {
+			parts = append(parts, nil)
 		}
-		return "", nil // it is the same in all
+	}, func(name string) error {
+		// What is not among them is the same in all.
+		if i, last := slices.Index(names, name), len(parts)-1; i >= 0 {
+			parts[last] = append(parts[last], i)
+		}
+		return nil
 	})
 	if err != nil {
 		return ""
 	}
 	isKnown := make([]bool, len(names))
-	parts := strings.FieldsFunc(text, func(r rune) bool { return isOther(r) && r != '{' && r != '}' })
 	for range names {
 		for _, part := range parts {
 			if left := unknown(part, isKnown); len(left) == 1 {
@@ -100,10 +115,10 @@ func (t template) confuses(names []string) string {
 	return ""
 }
 
-// unknown are the values of a part, {0} the first, that are not known, each once.
-func unknown(part string, isKnown []bool) (list []int) {
+// unknown are the values of a part, 0 the first, that are not known, each once.
+func unknown(part []int, isKnown []bool) (list []int) {
 	for i := range isKnown {
-		if !isKnown[i] && strings.Contains(part, "{"+strconv.Itoa(i)+"}") {
+		if !isKnown[i] && slices.Contains(part, i) {
 			list = append(list, i)
 		}
 	}
