@@ -92,7 +92,7 @@ func busy() *state {
 		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000, nri: &NRI{Connected: true, Pods: 9, Late: 1, Failed: 2},
 		workloads: []Workload{
 			{Netns: 4026531840, Name: "host", State: "served", Connections: 1},
-			{ID: 3, Netns: 4026532301, Name: "shop/web-1", State: "leaving", PodNamespace: "shop", Pod: "web-1", PodUID: "0f3b", Container: "c0ffee", Runtime: "containerd", Connections: 2, Destinations: []Destination{{"web", 40, 4000, 90000, 0.25, 0.0005}}},
+			{ID: 3, Netns: 4026532301, Name: "shop/web-1", View: "tenant/namespace=shop", State: "leaving", PodNamespace: "shop", Pod: "web-1", PodUID: "0f3b", Container: "c0ffee", Runtime: "containerd", Connections: 2, Destinations: []Destination{{"web", 40, 4000, 90000, 0.25, 0.0005}}},
 		},
 		clusters: []Cluster{{
 			Key: model.SharedCluster("web"), Health: map[string]uint64{"outlier_detection.ejections_active": 1, "health_check.attempt": 7},

@@ -23,6 +23,8 @@ type Workload struct {
 	// Name is by what people know it.
 	Name  string
 	State string
+	// View is the name of its configuration; empty: it sees the shared one.
+	View string
 	// PodNamespace, Pod, PodUID, Container and Runtime are empty where they are not known.
 	PodNamespace, Pod, PodUID, Container, Runtime string
 	// Connections of its clients that are intercepted and open.
@@ -56,8 +58,8 @@ type NRI struct {
 
 var (
 	workloadInfo = describe("xlb_workload_info",
-		"1, of a network namespace whose processes are balanced, or are known not to be: its number, the inode number of its file, its state, and what is known of its pod and container. The daemon's own has the id 0.",
-		"id", "netns", "state", "pod_namespace", "pod", "pod_uid", "container", "runtime")
+		"1, of a network namespace whose processes are balanced, or are known not to be: its number, the inode number of its file, its state, the view that it sees, empty for the shared configuration, and what is known of its pod and container. The daemon's own has the id 0.",
+		"id", "netns", "state", "view", "pod_namespace", "pod", "pod_uid", "container", "runtime")
 	workloadConnections = describe("xlb_workload_connections",
 		"Intercepted connections of the clients in a network namespace that are open, by its number, and the name of its pod or another one.", "id", "workload")
 	workloadRequests = describe("xlb_workload_requests_total",
@@ -92,7 +94,7 @@ func (out emitter) workloads(all []Workload) {
 	for i := range some {
 		w := &some[i]
 		id, text := strconv.FormatUint(uint64(w.ID), 10), labelText
-		out.gauge(workloadInfo, 1, id, strconv.FormatUint(w.Netns, 10), w.State, text(w.PodNamespace), text(w.Pod), text(w.PodUID), text(w.Container), text(w.Runtime))
+		out.gauge(workloadInfo, 1, id, strconv.FormatUint(w.Netns, 10), w.State, text(w.View), text(w.PodNamespace), text(w.Pod), text(w.PodUID), text(w.Container), text(w.Runtime))
 		out.gauge(workloadConnections, w.Connections, id, text(w.Name))
 		out.uses(w)
 		out.destinations(w)

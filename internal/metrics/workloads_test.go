@@ -58,7 +58,7 @@ func TestNamesOfAnyBytesLeaveThePageWhole(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			source := &state{workloads: []Workload{
-				{ID: 1, Name: tt.text, State: "served", PodNamespace: tt.text, Pod: tt.text, PodUID: tt.text, Container: tt.text, Runtime: tt.text, Connections: 5},
+				{ID: 1, Name: tt.text, State: "served", View: tt.text, PodNamespace: tt.text, Pod: tt.text, PodUID: tt.text, Container: tt.text, Runtime: tt.text, Connections: 5},
 			}}
 			answer := httptest.NewRecorder()
 			NewCollector(source, NewRecorder()).Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
@@ -67,8 +67,8 @@ func TestNamesOfAnyBytesLeaveThePageWhole(t *testing.T) {
 			if answer.Code != http.StatusOK || !utf8.ValidString(page) || !strings.Contains(page, want) {
 				t.Errorf("answer %d lacks %q", answer.Code, want)
 			}
-			if n := strings.Count(page, `"`+tt.want+`"`); n != 6 {
-				t.Errorf("the name stands in %d labels, want 6", n)
+			if n := strings.Count(page, `"`+tt.want+`"`); n != 7 {
+				t.Errorf("the name stands in %d labels, want 7", n)
 			}
 		})
 	}

@@ -29,8 +29,12 @@ func TestWorkloadsAreShownWithTheirViews(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			info := workload.Info{ID: 3, Inode: 12, View: tt.number, State: workload.Served}
 			s := &Status{cfg: Config{ViewName: tt.names, Workloads: fixed{info}}}
-			if got := s.workloadRow(&info, nil).View; got != tt.want {
-				t.Errorf("row: got %q, want %q", got, tt.want)
+			row := s.workloadRow(&info, nil)
+			if row.View != tt.want {
+				t.Errorf("row: got %q, want %q", row.View, tt.want)
+			}
+			if got := measuredWorkload(&row, map[uint32]bool{}).View; got != tt.want {
+				t.Errorf("metrics: got %q, want %q", got, tt.want)
 			}
 			if got := s.explainedWorkload(12).View; got != tt.want {
 				t.Errorf("account: got %q, want %q", got, tt.want)

@@ -132,14 +132,18 @@ func (m measured) WorkloadList() []metrics.Workload {
 	rows := m.status.Workloads()
 	list, seen := make([]metrics.Workload, 0, len(rows)), map[uint32]bool{}
 	for i := range rows {
-		w := &rows[i]
-		list = append(list, metrics.Workload{
-			ID: w.ID, Netns: w.Netns, Name: w.Name, State: w.State, Connections: w.Connections,
-			PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime, Uses: usesOf(w, seen),
-			Destinations: destinationsOf(w),
-		})
+		list = append(list, measuredWorkload(&rows[i], seen))
 	}
 	return list
+}
+
+// measuredWorkload has what a row shows. seen are the accounts that have been counted: see usesOf.
+func measuredWorkload(w *admin.Workload, seen map[uint32]bool) metrics.Workload {
+	return metrics.Workload{
+		ID: w.ID, Netns: w.Netns, Name: w.Name, View: w.View, State: w.State, Connections: w.Connections,
+		PodNamespace: w.PodNamespace, Pod: w.Pod, PodUID: w.PodUID, Container: w.Container, Runtime: w.Runtime, Uses: usesOf(w, seen),
+		Destinations: destinationsOf(w),
+	}
 }
 
 // NRI implements metrics.Source.
