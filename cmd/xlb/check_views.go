@@ -37,13 +37,8 @@ func checkViews(file string, change config.Option) *viewsReport {
 	}
 	r.Valid = true
 	for i := range read.Views {
-		v := &read.Views[i]
-		name := v.Name
-		if v.IsTemplate() {
-			sample := v.Sample()
-			v = &sample
-		}
-		one := &viewReport{name, *checkConfig(v.Config, change, config.AsNode(v.Node), config.ForView(v.View))}
+		v := read.Views[i].Checkable()
+		one := &viewReport{read.Views[i].Name, *checkConfig(v.Config, change, config.AsNode(v.Node), config.ForView(v.View))}
 		r.Views = append(r.Views, one)
 		r.Valid = r.Valid && one.Valid
 	}

@@ -33,15 +33,12 @@ func (o *Options) load(ctx context.Context) (*bootstraps, error) {
 		return out, nil
 	}
 	for _, v := range o.Views.Views {
-		isTemplate := v.IsTemplate()
-		if isTemplate {
-			v = v.Sample()
-		}
-		one, err := o.loadView(ctx, v)
+		checked := v.Checkable()
+		one, err := o.loadView(ctx, checked)
 		if err != nil {
-			return nil, fmt.Errorf("view %s: %w", v.Name, err)
+			return nil, fmt.Errorf("view %s: %w", checked.Name, err)
 		}
-		if !isTemplate {
+		if !v.IsTemplate() {
 			out.others = append(out.others, one)
 		}
 	}

@@ -322,18 +322,15 @@ func (o *Controller) byTemplates(f *views.File) map[string]views.View {
 // load reads the bootstraps of the views that are new, or have another one. Those of templates it reads to find what is wrong with them.
 func (o *Controller) load(ctx context.Context, f *views.File) (added []*source.Bootstrap, err error) {
 	for _, v := range f.Views {
-		isTemplate := v.IsTemplate()
-		if before, ok := o.there[v.Name]; ok && !isTemplate && before.HasSourcesOf(&v) {
+		if before, ok := o.there[v.Name]; ok && !v.IsTemplate() && before.HasSourcesOf(&v) {
 			continue
 		}
-		if isTemplate {
-			v = v.Sample()
-		}
-		b, err := o.cfg.Load(ctx, v)
+		checked := v.Checkable()
+		b, err := o.cfg.Load(ctx, checked)
 		if err != nil {
-			return nil, fmt.Errorf("view %s: %w", v.Name, err)
+			return nil, fmt.Errorf("view %s: %w", checked.Name, err)
 		}
-		if !isTemplate {
+		if !v.IsTemplate() {
 			added = append(added, b)
 		}
 	}

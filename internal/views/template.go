@@ -22,8 +22,13 @@ const labelValueOf = "labels."
 // IsTemplate reports whether there is a view for each combination of the values in ForEach, and not one view.
 func (v *View) IsTemplate() bool { return len(v.ForEach) > 0 }
 
-// Sample is a view that a template might make, for a check of the bootstrap: its values are their own names.
-func (v *View) Sample() View { return v.of(v.ForEach) }
+// Checkable is the view with which the bootstrap is checked: v itself, and of a template one that it might make, whose values are their own names.
+func (v *View) Checkable() View {
+	if v.IsTemplate() {
+		return v.of(v.ForEach)
+	}
+	return *v
+}
 
 // of is the view of a template for these values, in the order of ForEach. It has no number. Its name has the names of the values, too: where these change views are
 // others, whatever the values. No value has a "/" or "=" in it: two views never have one name.

@@ -145,9 +145,12 @@ func TestAnOddNameOfANetworkNamespaceIsNoValue(t *testing.T) {
 	}
 }
 
-func TestASampleHasTheNamesOfItsValues(t *testing.T) {
-	v := mustParse(t, tenants).Views[1]
-	if got := v.Sample(); got.Name != "tenant/namespace=namespace/labels.example.com/tier=labels.example.com/tier" || got.Node.Cluster != "namespace" {
+func TestATemplateIsCheckedByAViewThatItMightMake(t *testing.T) {
+	all := mustParse(t, tenants).Views
+	if got := all[0].Checkable(); got.View != all[0].View || !got.HasSourcesOf(&all[0]) || len(got.Select) != 1 {
+		t.Errorf("one that is no template is checked as %+v", got)
+	}
+	if got := all[1].Checkable(); got.Name != "tenant/namespace=namespace/labels.example.com/tier=labels.example.com/tier" || got.Node.Cluster != "namespace" {
 		t.Errorf("got %+v", got)
 	}
 }
