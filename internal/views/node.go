@@ -4,14 +4,13 @@ package views
 
 import (
 	"maps"
-	"os"
 	"slices"
-	"sync"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/config/document"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/problem"
 )
 
@@ -21,21 +20,12 @@ type nodeText struct {
 	metadata    map[string]any
 }
 
-// hostname is the name of the host by which names of nodes may differ (uname(2)); empty: the kernel does not tell.
-var hostname = sync.OnceValue(func() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
-})
-
 const hostnameValue = "hostname"
 
 // constant is a value that all views have.
 func constant(name string) string {
 	if name == hostnameValue {
-		return hostname()
+		return values.Hostname()
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/xlb-project/xlb/internal/ascii"
+	"github.com/xlb-project/xlb/internal/config/values"
 	"github.com/xlb-project/xlb/internal/model/rewrite"
 )
 
@@ -125,8 +126,7 @@ func (r *Reader) operator(name, arguments, length string) ([]rewrite.FormatPart,
 	case "DOWNSTREAM_LOCAL_PORT":
 		return literal(strconv.Itoa(int(r.scope.Address.Port()))), true
 	case "HOSTNAME":
-		host, err := os.Hostname()
-		return literal(host), err == nil
+		return literal(values.Hostname()), true
 	}
 	return nil, false
 }
