@@ -157,14 +157,21 @@ func ejecting() *model.OutlierDetection {
 	}
 }
 
+// newEjected is a chain of two views whose cluster, which they share, has one endpoint ejected, and another one not.
+func newEjected(t *testing.T, check *model.HealthCheck) *chain {
+	t.Helper()
+	c := newChain(t, 2)
+	c.say(0, ejecting(), check, 9000, 9001)
+	c.say(1, ejecting(), check, 9000, 9001)
+	c.activate()
+	c.eject(0, 9000)
+	return c
+}
+
 // One view's server takes the ejected endpoint out, the other view's adds another one: the latter leaves with an endpoint that the former has no more.
 func TestAnEjectionGoesAlongWhereTheOtherClusterLosesTheEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChain(t, 2)
-		c.say(0, ejecting(), nil, 9000, 9001)
-		c.say(1, ejecting(), nil, 9000, 9001)
-		c.activate()
-		c.eject(0, 9000)
+		c := newEjected(t, nil)
 		c.say(0, ejecting(), nil, 9001)
 		c.activate()
 		c.say(1, ejecting(), nil, 9000, 9001, 9002)
@@ -179,11 +186,7 @@ func TestAnEjectionGoesAlongWhereTheOtherClusterCeasesToDetect(t *testing.T) {
 	for name, check := range map[string]*model.HealthCheck{"with a check": checked().HealthCheck, "with nothing": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newChain(t, 2)
-				c.say(0, ejecting(), check, 9000, 9001)
-				c.say(1, ejecting(), check, 9000, 9001)
-				c.activate()
-				c.eject(0, 9000)
+				c := newEjected(t, check)
 				c.say(1, ejecting(), check, 9000, 9001, 9002)
 				c.activate()
 				c.say(0, nil, check, 9000, 9001)
@@ -200,11 +203,7 @@ func TestAnEjectionGoesAlongWhereTheOtherClusterCeasesToDetect(t *testing.T) {
 // The kernel's switch waits for programs: meanwhile an ejection may end in the cluster from which a view's endpoints have their flags.
 func TestAnEjectionThatEndsWhileAViewLeavesEndsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChain(t, 2)
-		c.say(0, ejecting(), nil, 9000, 9001)
-		c.say(1, ejecting(), nil, 9000, 9001)
-		c.activate()
-		c.eject(0, 9000)
+		c := newEjected(t, nil)
 		c.say(1, ejecting(), nil, 9000, 9001, 9002)
 		c.activate()
 		time.Sleep(ejectionTime - time.Second)

@@ -191,22 +191,32 @@ func TestEqualClustersThatAreApartAreOneWhereThereIsNoRoom(t *testing.T) {
 	})
 }
 
-func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newViewsRig(t)
-		r.refuses = fullAt
-		r.reload("blue", 8100)
-		r.reload("red", 8100)
-		time.Sleep(sharedApart)
-		synctest.Wait()
-		if err := r.reload("blue", noRoom); err != nil {
+// newWaitingRig is one whose views blue and red have shared a cluster, until blue says one that there is no room for: it waits for that.
+func newWaitingRig(t *testing.T) *viewsRig {
+	t.Helper()
+	r := newViewsRig(t)
+	r.refuses = fullAt
+	for _, view := range []string{"blue", "red"} {
+		if err := r.reload(view, 8100); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if got := r.portsNow(); got["blue"] != 8100 || got["red"] != 8100 {
-			t.Fatal(got)
-		}
+	}
+	time.Sleep(sharedApart)
+	synctest.Wait()
+	if err := r.reload("blue", noRoom); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * time.Second)
+	synctest.Wait()
+	if got := r.portsNow(); got["blue"] != 8100 || got["red"] != 8100 {
+		t.Fatal(got)
+	}
+	return r
+}
+
+func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newWaitingRig(t)
 		if err := r.Remove([]string{"red"}); err != nil {
 			t.Errorf("red cannot be removed: %v", err)
 		}
@@ -271,17 +281,7 @@ func TestAViewMayChangeBesideOneWithoutRoom(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newViewsRig(t)
-				r.refuses = fullAt
-				r.reload("blue", 8100)
-				r.reload("red", 8100)
-				time.Sleep(sharedApart)
-				synctest.Wait()
-				if err := r.reload("blue", noRoom); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(10 * time.Second)
-				synctest.Wait()
+				r := newWaitingRig(t)
 				text := strings.Replace(fmt.Sprintf(ofView, 8100), "name: b", tt.text, 1)
 				text = strings.Replace(text, "cluster_name: b", "cluster_name: "+tt.text[6:7], 1)
 				text = strings.Replace(text, "cluster: b}", "cluster: "+tt.text[6:7]+"}", 1)
