@@ -154,8 +154,8 @@ func (v *viewSource) comeWithout(err error, replaced []*viewSource, wrong map[*v
 	}
 	v.part = less
 	for _, of := range []**model.Config{&v.desired, &v.unresolved} {
-		if less := withCluster(*of, before, full.Cluster); less != nil {
-			*of = less
+		if changed := withCluster(*of, less, full.Cluster); changed != nil {
+			*of = changed
 		}
 	}
 	return true

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -224,6 +223,40 @@ func TestAViewCanBeRemovedBesideOneWithoutRoom(t *testing.T) {
 	})
 }
 
+// refuseFull has what fullAt refuses be refused from now on; refused says whether something was.
+func (c *controlled) refuseFull() (refused *atomic.Bool) {
+	c.Sources.mu.Lock()
+	defer c.Sources.mu.Unlock()
+	refused = new(atomic.Bool)
+	activate := c.cfg.Activate
+	c.cfg.Activate = func(cfg *model.Config) error {
+		if err := fullAt(cfg); err != nil {
+			refused.Store(true)
+			return err
+		}
+		return activate(cfg)
+	}
+	return refused
+}
+
+func awaitRefused(t *testing.T, refused *atomic.Bool) {
+	t.Helper()
+	await.Within(t, await.Patience, func() string {
+		if !refused.Load() {
+			return "what there is no room for is not refused"
+		}
+		return ""
+	})
+}
+
+// withNewListener are the resources of toPort, and a listener "new" that leads to the cluster.
+func withNewListener(t *testing.T, port int) map[string][]types.Resource {
+	t.Helper()
+	out := toPort(t, port)
+	out[resource.ListenerType] = []types.Resource{message[*listenerv3.Listener](t, `{name: new, address: {socket_address: {address: 10.96.0.2, port_value: 80}}, filter_chains: [{filters: [{name: tcp, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: b}}]}]}`)}
+	return out
+}
+
 // Its cluster stays as it is, as that of a view which shares it with no other.
 func TestRoutesAreActiveThoughTheirClusterHasNoRoom(t *testing.T) {
 	for _, tt := range []struct {
@@ -236,28 +269,10 @@ func TestRoutesAreActiveThoughTheirClusterHasNoRoom(t *testing.T) {
 			p.say(t, "red", "1", toPort(t, tt.red))
 			c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
 			c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": uint16(tt.red)})
-			c.mu.Lock()
-			activate := c.cfg.Activate
-			var refused atomic.Bool
-			c.cfg.Activate = func(cfg *model.Config) error {
-				if err := fullAt(cfg); err != nil {
-					refused.Store(true)
-					return err
-				}
-				return activate(cfg)
-			}
-			c.mu.Unlock()
+			refused := c.refuseFull()
 			p.say(t, "blue", "2", toPort(t, noRoom))
-			await.Within(t, await.Patience, func() string {
-				if !refused.Load() {
-					return "what there is no room for is not refused"
-				}
-				return ""
-			})
-			with := toPort(t, noRoom)
-			with[resource.ClusterType] = []types.Resource{with[resource.ClusterType][0].(*clusterv3.Cluster)}
-			with[resource.ListenerType] = []types.Resource{message[*listenerv3.Listener](t, `{name: new, address: {socket_address: {address: 10.96.0.2, port_value: 80}}, filter_chains: [{filters: [{name: tcp, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, stat_prefix: x, cluster: b}}]}]}`)}
-			p.say(t, "blue", "3", with)
+			awaitRefused(t, refused)
+			p.say(t, "blue", "3", withNewListener(t, noRoom))
 			await.Within(t, await.Patience, func() string {
 				for _, l := range c.last().Listeners {
 					if l.Name == "new" {
@@ -268,6 +283,32 @@ func TestRoutesAreActiveThoughTheirClusterHasNoRoom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The file that it had before said the same, for which the view waited. What the view has instead is what it says from then on, also when a name of another cluster
+// has other addresses.
+func TestAViewThatComesWithoutRoomDoesNotAskForItAgain(t *testing.T) {
+	p := newPlane(t)
+	p.say(t, "blue", "1", toPort(t, 8100))
+	p.say(t, "red", "1", toPort(t, 8100))
+	c := newControlled(t, p, map[string]string{"blue": "0s", "red": "0s"})
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8100})
+	refused := c.refuseFull()
+	p.say(t, "blue", "2", toPort(t, noRoom))
+	awaitRefused(t, refused)
+	p.say(t, "green", "1", withNewListener(t, noRoom))
+	if err := c.Add(t.Context(), []*Bootstrap{c.another(p, "green", "0s")}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8100})
+	// Blue shares the cluster with no other view any more: it waits for none.
+	if err := c.Remove([]string{"red"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.of("blue").Reactivate(); err != nil {
+		t.Errorf("what the view has is refused: %v", err)
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100})
 }
 
 // What it says needs no room: it is not refused because of another view that waits for room.
