@@ -23,14 +23,20 @@ const namesPatience = 5 * time.Second
 
 // Add puts the views of these bootstraps in force beside those that there are, or in place of those with their names, all at once, and has their sources read
 // until ctx ends. First it waits for what they read, as Await does: what they replace is in force meanwhile. After an error all is as it was; it is
-// shutdown.ErrEnding once ctx has ended. There is one call of Add or Remove at a time, behind Start.
+// shutdown.ErrEnding once ctx has ended. It is called behind Start.
 func (s *Sources) Add(ctx context.Context, added []*Bootstrap) error {
+	return s.AddWhile(ctx, ctx, added)
+}
+
+// AddWhile is Add for an attempt that may end before ctx does, from which it is derived: once it has ended, nothing is added any more, and the error is
+// shutdown.ErrEnding, too.
+func (s *Sources) AddWhile(ctx, attempt context.Context, added []*Bootstrap) error {
 	fresh := make([]*viewSource, len(added))
 	for i, b := range added {
 		v := s.newSource(b)
 		v.isNew, fresh[i] = true, v
 	}
-	replaced, err := s.addAll(ctx, fresh, added)
+	replaced, err := s.addAll(ctx, attempt, fresh, added)
 	if err != nil {
 		for _, v := range fresh {
 			v.leave()
@@ -47,7 +53,7 @@ func (s *Sources) Add(ctx context.Context, added []*Bootstrap) error {
 }
 
 // addAll returns the Sources in place of which the new ones are.
-func (s *Sources) addAll(ctx context.Context, fresh []*viewSource, with []*Bootstrap) (replaced []*viewSource, err error) {
+func (s *Sources) addAll(ctx, attempt context.Context, fresh []*viewSource, with []*Bootstrap) (replaced []*viewSource, err error) {
 	for i, v := range fresh {
 		if err := v.Reactivate(); err != nil {
 			return nil, fmt.Errorf("view %s: %w", v.view.Name, err)
@@ -58,14 +64,11 @@ func (s *Sources) addAll(ctx context.Context, fresh []*viewSource, with []*Boots
 	for _, v := range fresh {
 		all.Go(func() {
 			v.Start(ctx)
-			v.gather(ctx)
+			v.gather(attempt)
 		})
 	}
 	all.Wait()
-	if ctx.Err() != nil {
-		return nil, shutdown.ErrEnding
-	}
-	return s.exchange(fresh)
+	return s.exchange(attempt, fresh)
 }
 
 // gather returns when all is there that a view reads, or its time is up, or ctx ends.
@@ -76,14 +79,17 @@ func (v *viewSource) gather(ctx context.Context) {
 	}
 }
 
-// exchange puts Sources in force that are new, and returns those in place of which they are.
-func (s *Sources) exchange(fresh []*viewSource) (replaced []*viewSource, err error) {
+// exchange puts Sources in force that are new, unless the attempt has ended, and returns those in place of which they are.
+func (s *Sources) exchange(attempt context.Context, fresh []*viewSource) (replaced []*viewSource, err error) {
 	for _, v := range fresh {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if attempt.Err() != nil {
+		return nil, shutdown.ErrEnding
+	}
 	isNamed := func(v *viewSource) bool {
 		return slices.ContainsFunc(fresh, func(one *viewSource) bool { return one.view.Name == v.view.Name })
 	}

@@ -92,6 +92,28 @@ func TestAViewThatIsMadeReadyAtTheEndChangesNothing(t *testing.T) {
 	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
 }
 
+// An attempt that has ended waits for no server: the view may be silent for good.
+func TestAnAttemptThatEndsWaitsNoLonger(t *testing.T) {
+	p, c := newBlueAndRed(t)
+	attempt, end := context.WithCancel(t.Context())
+	added := make(chan error, 1)
+	go func() { added <- c.AddWhile(t.Context(), attempt, []*Bootstrap{c.another(p, "silent", "0s")}) }()
+	await.Within(t, await.Patience, func() string {
+		if !slices.Contains(p.nodes(resource.ClusterType), "silent") {
+			return "the server is not asked"
+		}
+		return ""
+	})
+	end()
+	if err := <-added; !errors.Is(err, shutdown.ErrEnding) {
+		t.Errorf("got %v, want %v", err, shutdown.ErrEnding)
+	}
+	if strings.Contains(c.log.String(), "going on without a part") {
+		t.Errorf("it has waited as long as a view waits:\n%s", c.log.String())
+	}
+	c.awaitPorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+}
+
 // roomless refuses configurations in which the cluster b of view blue has its endpoint at that port: there is no room for it.
 func (c *controlled) roomless(port uint16) {
 	activate := c.cfg.Activate

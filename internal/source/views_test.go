@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -104,6 +105,42 @@ func TestViewsThatAreRefusedChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.mustHavePorts(map[string]uint16{"": 8000, "blue": 8100, "red": 9200})
+}
+
+// An attempt may end when all is there that it has waited for.
+func TestAnAttemptThatHasEndedAddsNothing(t *testing.T) {
+	r := newViewsRig(t)
+	before := len(r.active)
+	attempt, end := context.WithCancel(t.Context())
+	end()
+	err := r.AddWhile(t.Context(), attempt, []*Bootstrap{r.load(model.View{Number: 3, Name: "green"}, 8300)})
+	if !errors.Is(err, shutdown.ErrEnding) || len(r.active) != before {
+		t.Errorf("%v; %d configurations were put in force", err, len(r.active)-before)
+	}
+	r.mustHavePorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200})
+}
+
+// What an attempt has added is there, and is read, when the attempt has ended.
+func TestWhatAnAttemptHasAddedOutlivesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		ends := 0
+		r.cfg.Spawn = func(f func()) { go func() { f(); ends++ }() }
+		ctx, endAll := context.WithCancel(t.Context())
+		attempt, end := context.WithCancel(ctx)
+		if err := r.AddWhile(ctx, attempt, []*Bootstrap{r.load(model.View{Number: 3, Name: "green"}, 8300)}); err != nil {
+			t.Fatal(err)
+		}
+		end()
+		if synctest.Wait(); ends != 0 {
+			t.Errorf("%d goroutines of the view have ended with the attempt", ends)
+		}
+		r.mustHavePorts(map[string]uint16{"": 8000, "blue": 8100, "red": 8200, "green": 8300})
+		endAll()
+		if synctest.Wait(); ends == 0 {
+			t.Error("no goroutine of the view is seen to end")
+		}
+	})
 }
 
 // What a view reads while it goes is put in force no more.

@@ -21,6 +21,7 @@ import (
 // Sources are the configurations of views (source.Sources).
 type Sources interface {
 	Add(ctx context.Context, added []*source.Bootstrap) error
+	AddWhile(ctx, attempt context.Context, added []*source.Bootstrap) error
 	Remove(names []string) error
 	TookViews(path, version string)
 	RefusedViews(path string, why error)
@@ -69,9 +70,9 @@ type Controller struct {
 	watch files.Watch
 	// isFull: there is no room for a view of a template, which has been logged.
 	isFull bool
-	// adds is how many attempts are under way to add views of templates, outcomes what comes of each.
-	adds     int
-	outcomes chan []outcome
+	// adds are the attempts under way to add views of templates, outcomes what comes of each part of them.
+	adds     map[*adding]bool
+	outcomes chan outcome
 	// row is what is shown to be wrong with views; empty: nothing is wrong.
 	row string
 	// there are the views of the file that have a configuration in force, by name. Those that the file does not have any more depart, since then.
@@ -87,7 +88,7 @@ type Controller struct {
 
 // New returns a Controller that begins with a file, whose views are put in force by the caller.
 func New(c Config, first *views.File) *Controller {
-	o := &Controller{cfg: c, made: newMade(), outcomes: make(chan []outcome, mostAdds), there: map[string]views.View{}, departs: map[string]time.Time{}}
+	o := &Controller{cfg: c, made: newMade(), adds: map[*adding]bool{}, outcomes: make(chan outcome), there: map[string]views.View{}, departs: map[string]time.Time{}}
 	o.made.assign(first)
 	o.take(first)
 	for _, v := range first.Views {
@@ -155,8 +156,8 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 		isAsked := false
 		select {
 		case <-ctx.Done():
-			for ; o.adds > 0; o.adds-- {
-				<-o.outcomes
+			for len(o.adds) > 0 {
+				o.noteAdded(ctx, <-o.outcomes)
 			}
 			return
 		case <-reload:
@@ -164,8 +165,8 @@ func (o *Controller) Serve(ctx context.Context, reload <-chan os.Signal) {
 		case <-o.made.wake:
 			o.addMade(ctx, time.Now())
 			continue
-		case all := <-o.outcomes:
-			o.noteAdded(ctx, all)
+		case one := <-o.outcomes:
+			o.noteAdded(ctx, one)
 			continue
 		case <-tick:
 		}
@@ -282,6 +283,7 @@ func (o *Controller) replace(ctx context.Context, f *views.File) error {
 	o.noteDepartures(f, time.Now())
 	o.made.replaced(ofTemplates)
 	o.take(f)
+	o.endOthers(f)
 	o.cfg.ChooseViews()
 	o.cfg.Logger.Info("views are in force", "file", f.Path, "views", len(f.Views), "added", len(added)+len(ofTemplates), "departing", len(o.departs))
 	return nil

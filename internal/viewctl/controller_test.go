@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/source"
 	"github.com/xlb-project/xlb/internal/views"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -36,7 +37,9 @@ type rig struct {
 	loaded map[*source.Bootstrap]views.View
 	// fails has errors by what was to be done: "load NAME", "add", "remove".
 	fails map[string]error
-	inUse map[uint32]bool
+	// silent views keep an attempt to add them waiting until that ends.
+	silent map[string]bool
+	inUse  map[uint32]bool
 	// facts are those of the workloads that are served, seen the views that they see.
 	facts []workload.Facts
 	seen  map[uint32]bool
@@ -100,7 +103,7 @@ func (r *rig) reload(text string) {
 // addMade adds what is due, and waits for what comes of that.
 func (r *rig) addMade(ctx context.Context, now time.Time) {
 	r.Controller.addMade(ctx, now)
-	for r.adds > 0 {
+	for len(r.adds) > 0 {
 		r.noteAdded(ctx, <-r.outcomes)
 	}
 }
@@ -116,12 +119,20 @@ func (r *rig) load(_ context.Context, v views.View) (*source.Bootstrap, error) {
 	return b, nil
 }
 
-func (r *rig) Add(_ context.Context, added []*source.Bootstrap) error {
+func (r *rig) Add(ctx context.Context, added []*source.Bootstrap) error {
+	return r.AddWhile(ctx, ctx, added)
+}
+
+func (r *rig) AddWhile(_, attempt context.Context, added []*source.Bootstrap) error {
 	for _, b := range added {
 		v := r.viewOf(b)
 		r.note("add %d %s of %s", v.Number, v.Name, filepath.Base(v.Config))
 	}
 	r.onAdd()
+	if slices.ContainsFunc(added, func(b *source.Bootstrap) bool { return r.silent[r.viewOf(b).Name] }) {
+		<-attempt.Done()
+		return shutdown.ErrEnding
+	}
 	for _, b := range added {
 		if err := r.fails["add "+r.viewOf(b).Name]; err != nil {
 			return err

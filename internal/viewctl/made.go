@@ -268,6 +268,16 @@ func (m *made) failed(list []views.View, why error, now time.Time) (news []strin
 	return news
 }
 
+// abandoned notes that an attempt to add views which were due has ended without an outcome: they are due again.
+func (m *made) abandoned(list []views.View) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, v := range list {
+		delete(m.adding, v.Name)
+	}
+	m.wakeUp()
+}
+
 // firstFailure is why the first one by its name could not be added; nil: none has failed.
 func (m *made) firstFailure() error {
 	m.mu.Lock()

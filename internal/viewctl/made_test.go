@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -461,6 +462,129 @@ func TestASilentViewKeepsNoOtherWaiting(t *testing.T) {
 	close(release)
 	end()
 	<-served
+}
+
+// One view of a batch is refused, and another one says nothing: what is neither does not wait for the end of the batch.
+func TestAPartOfABatchIsThereBeforeTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, byName)
+		r.fails["add t/netns=0"] = errors.New("no room")
+		var last <-chan struct{}
+		for i := range 8 {
+			last = r.made.awaitable(r.Of(inNetns(fmt.Sprint(i))))
+		}
+		adds := 0
+		r.onAdd = func() {
+			// Before that are all 8, and each half of them.
+			if adds++; adds == 4 {
+				r.silent = map[string]bool{"t/netns=1": true}
+			}
+		}
+		ctx, end := context.WithCancel(t.Context())
+		served := make(chan struct{})
+		go func() { defer close(served); r.Serve(ctx, nil) }()
+		select {
+		case <-last:
+		case <-time.After(time.Hour):
+			t.Error("the last view of the batch waits for the first ones")
+		}
+		end()
+		<-served
+	})
+}
+
+func TestTheStartWaitsForViewsOfTemplatesForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, byName)
+		r.silent = map[string]bool{"t/netns=one": true}
+		r.Of(inNetns("one"))
+		ctx, end := context.WithCancel(t.Context())
+		begun := make(chan struct{})
+		go func() { defer close(begun); r.Begin(ctx) }()
+		select {
+		case <-begun:
+		case <-time.After(time.Hour):
+			t.Error("it waits for a silent view")
+			end()
+			<-begun
+		}
+		// It comes all the same, as far as the daemon does not end.
+		if len(r.adds) != 1 {
+			t.Errorf("%d attempts are under way, want 1", len(r.adds))
+		}
+		end()
+		r.Serve(ctx, nil)
+	})
+}
+
+// What a file made that is not in force any more is not to come, and waits for no server: its view has the sources of the file that is.
+func TestAnAttemptEndsWithTheFileThatMadeIt(t *testing.T) {
+	changed := strings.Replace(byName, `id: "{netns}"`, `id: "x-{netns}"`, 1)
+	for _, tt := range []struct {
+		name, file string
+		// ends: the attempt does. Behind it is what is done then.
+		ends   bool
+		behind []string
+	}{
+		{"another node", changed, true, []string{"add 2 t/netns=one of t.yaml"}},
+		{"another file", strings.Replace(byName, "t.yaml", "u.yaml", 1), true, []string{"add 2 t/netns=one of u.yaml"}},
+		{"another view", byName + view("green"), false, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, byName)
+				r.silent = map[string]bool{"t/netns=one": true}
+				r.Of(inNetns("one"))
+				ctx, end := context.WithCancel(t.Context())
+				r.Controller.addMade(ctx, time.Now())
+				synctest.Wait()
+				r.calls, r.facts = nil, []workload.Facts{inNetns("one")}
+				r.reload(tt.file)
+				r.Of(inNetns("one")) // as ChooseViews does
+				synctest.Wait()
+				select {
+				case one := <-r.outcomes:
+					if !tt.ends {
+						t.Errorf("the attempt has ended: %v", one.err)
+					}
+					r.noteAdded(ctx, one)
+					r.noteAdded(ctx, <-r.outcomes)
+					r.silent, r.calls = nil, nil
+					r.addMade(ctx, time.Now())
+					r.mustHaveCalled(tt.behind...)
+				default:
+					if tt.ends {
+						t.Error("the attempt goes on")
+					}
+				}
+				end()
+				r.Serve(ctx, nil)
+			})
+		})
+	}
+}
+
+// What an attempt that ends with its file was to add besides has not failed.
+func TestWhatAnEndedAttemptWasToAddIsDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := byName + `- {name: s, config: s.yaml, select: [{cgroup: /s}], for_each: [netns], node: {id: "s-{netns}"}}` + "\n"
+		r := newRig(t, file)
+		r.silent = map[string]bool{"t/netns=one": true}
+		r.Of(inNetns("one"))
+		r.Of(workload.Facts{Cgroup: "/s", Netns: "/run/netns/two"})
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		now := time.Now()
+		r.Controller.addMade(ctx, now)
+		r.reload(strings.Replace(file, "t.yaml", "u.yaml", 1))
+		for len(r.adds) > 0 {
+			r.noteAdded(ctx, <-r.outcomes)
+		}
+		r.silent, r.calls = nil, nil
+		r.Of(inNetns("one"))
+		r.addMade(ctx, now)
+		r.mustHaveCalled("add 3 s/netns=two of s.yaml", "add 2 t/netns=one of u.yaml")
+	})
 }
 
 // The bootstrap of a template is checked with what it makes a view to be.

@@ -54,6 +54,8 @@ type View struct {
 
 	// node is that of a template, whose values are not known.
 	node *nodeText
+	// values are those of a view that a template has made, in the order of the template's ForEach.
+	values []string
 }
 
 // HasSourcesOf reports whether a view has its configuration from where another one has it.

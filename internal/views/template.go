@@ -38,7 +38,7 @@ func (v *View) of(values []string) View {
 		name += "/" + v.ForEach[i] + "=" + value
 	}
 	return View{
-		View: model.View{Name: name}, Config: v.Config,
+		View: model.View{Name: name}, Config: v.Config, values: values,
 		Node: v.node.of(func(name string) string {
 			if i := slices.Index(v.ForEach, name); i >= 0 {
 				return values[i]
@@ -46,6 +46,17 @@ func (v *View) of(values []string) View {
 			return constant(name)
 		}),
 	}
+}
+
+// Makes reports whether a template of the file makes a view as another file's template has made it: by that name, from the same sources.
+func (f *File) Makes(v *View) bool {
+	return slices.ContainsFunc(f.Views, func(template View) bool {
+		if !strings.HasPrefix(v.Name, template.Name+"/") || len(template.ForEach) != len(v.values) {
+			return false
+		}
+		made := template.of(v.values)
+		return made.Name == v.Name && made.HasSourcesOf(v)
+	})
 }
 
 // valuesOf are those by which a template tells a workload from others; false: one of them is not known.

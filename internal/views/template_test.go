@@ -170,6 +170,36 @@ func TestOtherSourcesAreAnotherFileOrAnotherNode(t *testing.T) {
 	}
 }
 
+func TestAFileMakesViewsByItsTemplates(t *testing.T) {
+	before := mustParse(t, tenants)
+	made := before.Of(workload.Facts{Namespace: "shop", Labels: labelsOf(t, map[string]string{"example.com/tier": "front"})})
+	for _, tt := range []struct {
+		name, old, new string
+		want           bool
+	}{
+		{"the same", "", "", true},
+		{"selects others", "select: [{namespace: \"*\"}]\n  for_each", "select: [{namespace: shop}]\n  for_each", true},
+		{"another file", "tenant.yaml", "other.yaml", false},
+		{"another node", "cluster: \"{namespace}\"", "cluster: all", false},
+		{"another name", "name: tenant", "name: renter", false},
+		{"other values", "for_each: [namespace, labels.example.com/tier]", "for_each: [labels.example.com/tier, namespace]", false},
+		{"fewer values", "for_each: [namespace, labels.example.com/tier]\n  node:\n    id: \"{hostname}~{namespace}~{labels.example.com/tier}\"\n", "for_each: [namespace]\n  node:\n    id: \"{namespace}\"\n", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := strings.Replace(tenants, tt.old, tt.new, 1)
+			if tt.name == "fewer values" {
+				text = strings.Replace(text, "LABELS: {tier: \"{labels.example.com/tier}\"}, ", "", 1)
+			}
+			if got := mustParse(t, text).Makes(&made); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+	if before.Makes(&before.Views[0]) {
+		t.Error("a view of the file is taken for one of a template")
+	}
+}
+
 func TestATemplateByNamesOfNamespacesNeedsThose(t *testing.T) {
 	f := mustParse(t, `views: [{name: a, config: a.yaml, select: [{cgroup: /a}], for_each: [netns], node: {id: "{netns}"}}]`)
 	if b := f.Basis(); !b.Netns || !b.Cgroup {
