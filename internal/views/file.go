@@ -105,9 +105,11 @@ func version(text []byte) string {
 }
 
 func views(root fields, dir string) (all []View) {
-	seen, last := map[string]bool{}, uint32(0)
+	seen, nodes, last := map[string]bool{}, map[identity]string{}, uint32(0)
 	root.list("views", "the views, or [] where all workloads see the shared configuration", maxViews, func(path string, value any) {
-		v := view(mapping(root.problems, path, value, "name", "config", "select", "for_each", "node"), dir, seen)
+		f := mapping(root.problems, path, value, "name", "config", "select", "for_each", "node")
+		v := view(f, dir, seen)
+		checkNode(f, &v, nodes)
 		if !v.IsTemplate() {
 			last++
 			v.Number = last
@@ -115,6 +117,25 @@ func views(root fields, dir string) (all []View) {
 		all = append(all, v)
 	})
 	return all
+}
+
+// identity is what a control plane knows a view by: the file that names the server, and the ID that the view has there.
+type identity struct{ config, id string }
+
+// checkNode refuses a view that FILE gives the ID of another one with the same bootstrap, and so with the same control plane. Two streams of one node are allowed
+// there, but a server may have the same for both (xDS, "node"): what else of the node differs may come to nothing. seen has the names of the views before. The ID
+// of a bootstrap is one for all views that have it, which is what its user says.
+func checkNode(f fields, v *View, seen map[identity]string) {
+	if v.IsTemplate() || v.Node.ID == "" || v.Config == "" {
+		return
+	}
+	is := identity{filepath.Clean(v.Config), v.Node.ID}
+	if other, isSeen := seen[is]; isSeen {
+		f.problems.Add(f.at("node")+".id", "view %s has this id, too, and the same config: the control plane cannot tell the two apart; give each an id of its own, "+
+			"or put the selectors of both into one", other)
+		return
+	}
+	seen[is] = v.Name
 }
 
 func view(f fields, dir string, seen map[string]bool) View {

@@ -260,6 +260,40 @@ func TestATemplateIsRefusedByTheFieldThatBreaksARule(t *testing.T) {
 	}
 }
 
+// A node is known by its ID where the control plane is the same.
+func TestTwoViewsOfOneControlPlaneAreTwoNodes(t *testing.T) {
+	const first = "views:\n- {name: a, config: dir/a.yaml, select: [{netns: a}], node: {id: %q}}\n"
+	for _, tt := range []struct {
+		name, id, second string
+		refused          bool
+	}{
+		{"one ID", "x", `config: dir/a.yaml, node: {id: x}`, true},
+		{"one ID by another spelling of the file", "x", `config: ./dir//a.yaml, node: {id: x}`, true},
+		{"one ID that is spelled with a value", "{hostname}", `config: dir/a.yaml, node: {id: "` + hostnameOf(t) + `"}`, true},
+		{"one ID and other metadata", "x", `config: dir/a.yaml, node: {id: x, metadata: {NAMESPACE: b}}`, true},
+		{"another ID", "x", `config: dir/a.yaml, node: {id: other}`, false},
+		{"another file", "x", `config: dir/b.yaml, node: {id: x}`, false},
+		{"no ID", "x", `config: dir/a.yaml, node: {cluster: x}`, false},
+		{"no node", "x", `config: dir/a.yaml`, false},
+		{"a template", "{{netns}}", `config: dir/a.yaml, for_each: [netns], node: {id: "{netns}"}`, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("/f.yaml", fmt.Appendf(nil, first+"- {name: b, select: [{netns: b}], %s}\n", tt.id, tt.second))
+			if !tt.refused {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if want := "views[1].node.id: view a has this id, too"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+	// Views that leave that to one bootstrap are one node by its user's choice: in FILE the order counts, and they may stand apart.
+	mustParse(t, "views:\n- {name: a, config: a.yaml, select: [{netns: a}]}\n- {name: b, config: a.yaml, select: [{netns: b}]}\n")
+}
+
 func TestMetadataAreThoseOfJSON(t *testing.T) {
 	f := mustParse(t, `views: [{name: a, config: a.yaml, select: [{netns: a}], node: {metadata: {a: null, b: "x", c: -3, d: {}}}}]`)
 	text, err := protojson.Marshal(f.Views[0].Node.Metadata)
