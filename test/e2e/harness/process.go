@@ -242,6 +242,18 @@ func (p *Process) KeepStderr(w io.Writer) { p.errors.copyTo(w) }
 // PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Sleeps reports whether the process, of one thread, waits for what comes next: state S of proc_pid_stat(5).
+func (p *Process) Sleeps(t testing.TB) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		t.Fatalf("state of %s: %v\n%s", p.name, err, p.errors)
+	}
+	// The command before it may have parentheses itself.
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return bytes.HasPrefix(state, []byte("S"))
+}
+
 // tail keeps the end of what is written to it.
 type tail struct {
 	mu   sync.Mutex // guards all
