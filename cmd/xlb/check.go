@@ -27,7 +27,8 @@ func checkCommand(e *env) *cobra.Command {
 numbers, and says what degrades and what to change. With --config it also reads a
 configuration, and the files that it names, and reports every problem in them; with --views
 it does so for a file of views and for the configuration of each view. Where a daemon runs
-it says what that has taken off the fast path, and what it has refused of its configuration.
+it says what that has taken off the fast path, what it has refused of its configuration, and
+which capabilities it keeps and lacks.
 
 The verdict is "fast path", "slow path only" (requests are served, but through the
 daemon), "configuration refused", or "cannot run". Exit code 2 means that the machine cannot

@@ -13,10 +13,13 @@ import (
 	"github.com/xlb-project/xlb/internal/check"
 )
 
+// useSameVersion is the remedy where a daemon does not have a page.
+const useSameVersion = "use the xlb of the daemon's version"
+
 // daemonPatience bounds the wait for a daemon of which "xlb check" only supposes that it is there.
 const daemonPatience = time.Second
 
-// checkDaemon says what a running daemon has taken off the fast path, and what it has refused of its configuration. Empty: nobody said that there is one, and
+// checkDaemon says what a running daemon has taken off the fast path, what it has refused of its configuration, and which capabilities it keeps. Empty: nobody said that there is one, and
 // there seems to be none.
 func checkDaemon(ctx context.Context, address string, named bool) []check.Result {
 	if !named {
@@ -33,7 +36,35 @@ func checkDaemon(ctx context.Context, address string, named bool) []check.Result
 		return results
 	}
 	origins, err := askRows[admin.Origin](ctx, address, "/xlb/config")
-	return append(results, configurationOf(origins, err))
+	results = append(results, configurationOf(origins, err))
+	capabilities, err := askRows[admin.Capability](ctx, address, admin.CapabilitiesPath)
+	return append(results, capabilitiesOf(capabilities, err))
+}
+
+// capabilitiesOf is the result about the capabilities that the daemon keeps, and what there is not without those that it lacks.
+func capabilitiesOf(list []admin.Capability, err error) check.Result {
+	r := check.Result{Name: "daemon capabilities", Status: check.OK, Detail: "not known"}
+	if err != nil {
+		r.Status, r.Detail, r.Remedy = check.Degraded, err.Error(), useSameVersion
+		return r
+	}
+	var kept, lacking []string
+	for _, c := range list {
+		if c.Held {
+			kept = append(kept, c.Name)
+			continue
+		}
+		lacking = append(lacking, fmt.Sprintf("%s (%s)", c.Name, c.Feature))
+	}
+	if len(kept) > 0 {
+		r.Detail = "keeps " + strings.Join(kept, ", ")
+	}
+	if len(lacking) > 0 {
+		r.Status = check.Degraded
+		r.Detail += "; lacks " + strings.Join(lacking, ", ")
+		r.Remedy = "start the daemon with those whose features you need; see docs/operations.md, \"Start\""
+	}
+	return r
 }
 
 // fastPathOf is the result about what is off the fast path.
@@ -55,7 +86,7 @@ func configurationOf(origins []admin.Origin, err error) check.Result {
 	refused := admin.RefusedOf(origins)
 	switch {
 	case err != nil:
-		r.Status, r.Detail, r.Remedy = check.Degraded, err.Error(), "use the xlb of the daemon's version"
+		r.Status, r.Detail, r.Remedy = check.Degraded, err.Error(), useSameVersion
 	case len(refused) > 0:
 		r.Status, r.Detail = check.Degraded, refused[0].String()
 		if more := len(refused) - 1; more > 0 {

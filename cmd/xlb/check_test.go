@@ -147,7 +147,7 @@ func TestCheckTellsWhatADaemonHasRefused(t *testing.T) {
 		Detail: "bootstrap from /etc/xlb/envoy.yaml refused at 2026-01-02T03:04:05Z: admun: unknown field; and 4 more; and 1 more refused",
 		Remedy: `what was before stays in force; "xlb get config" lists what is wrong: correct it, and it is taken`,
 	}
-	if len(results) != 2 || results[1] != want {
+	if len(results) != 3 || results[1] != want {
 		t.Errorf("got %+v, want %+v behind the guards", results, want)
 	}
 	at := time.Now()
@@ -162,6 +162,33 @@ func TestCheckTellsWhatADaemonHasRefused(t *testing.T) {
 	} {
 		if r := configurationOf(c.origins, c.err); r.Status != c.want {
 			t.Errorf("%+v, %v: %+v", c.origins, c.err, r)
+		}
+	}
+}
+
+func TestCheckTellsWhichCapabilitiesADaemonKeeps(t *testing.T) {
+	var r checkReport
+	decode(t, &r, "check", "--output", "json", "--admin", adminAPI(t))
+	want := check.Result{
+		Name: "daemon capabilities", Status: check.Degraded,
+		Detail: "keeps CAP_BPF, CAP_NET_ADMIN, CAP_SYS_NICE; lacks CAP_SYS_ADMIN (pods and containers), CAP_SYS_PTRACE (pods and containers), CAP_LEASE (the end of a change)",
+		Remedy: `start the daemon with those whose features you need; see docs/operations.md, "Start"`,
+	}
+	if !slices.Contains(r.Results, want) {
+		t.Errorf("got %+v, want %+v among them", r.Results, want)
+	}
+	for _, c := range []struct {
+		list []admin.Capability
+		err  error
+		want check.Result
+	}{
+		{[]admin.Capability{{Name: "CAP_BPF", Held: true}}, nil, check.Result{Status: check.OK, Detail: "keeps CAP_BPF"}},
+		{nil, nil, check.Result{Status: check.OK, Detail: "not known"}},
+		{nil, errors.New("an older daemon"), check.Result{Status: check.Degraded, Detail: "an older daemon", Remedy: useSameVersion}},
+	} {
+		c.want.Name = "daemon capabilities"
+		if got := capabilitiesOf(c.list, c.err); got != c.want {
+			t.Errorf("got %+v, want %+v", got, c.want)
 		}
 	}
 }

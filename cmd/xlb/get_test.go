@@ -74,6 +74,13 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	}, nil
 }
 
+func (daemon) Capabilities() []admin.Capability {
+	return []admin.Capability{
+		{Name: "CAP_BPF", Held: true}, {Name: "CAP_NET_ADMIN", Held: true}, {Name: "CAP_SYS_ADMIN", Feature: "pods and containers"}, {Name: "CAP_SYS_PTRACE", Feature: "pods and containers"},
+		{Name: "CAP_SYS_NICE", Held: true, Feature: "precedence on a busy machine"}, {Name: "CAP_LEASE", Feature: "the end of a change"},
+	}
+}
+
 func (daemon) Guarded() []admin.Guarded {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	until := since.Add(time.Minute)

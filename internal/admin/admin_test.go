@@ -56,6 +56,7 @@ type state struct {
 	origins          []Origin
 	level            slog.Level
 	workloads        []Workload
+	capabilities     []Capability
 	// changed are the calls of ReleaseWorkload and JoinWorkload, which fail with failure.
 	changed []string
 	failure error
@@ -115,6 +116,8 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 }
 
 func (s *state) Guarded() []Guarded { return s.guarded }
+
+func (s *state) Capabilities() []Capability { return s.capabilities }
 
 func (s *state) Origins() []Origin { return slices.Clone(s.origins) }
 
@@ -213,6 +216,9 @@ func TestStatusAndTextOfPages(t *testing.T) {
 				"and 2 more; see: xlb get config\n"},
 		{"not ready and refused", &state{notReady: errors.New("draining"), origins: origins()}, "GET", "/ready", 503, "draining\n"},
 		{"nothing is off the fast path", &state{}, "GET", "/xlb/guards", 200, "[]\n"},
+		{"capabilities", &state{capabilities: []Capability{{Name: "CAP_BPF", Held: true}, {Name: "CAP_SYS_NICE", Feature: "precedence"}}}, "GET", CapabilitiesPath, 200,
+			"[\n {\n  \"name\": \"CAP_BPF\",\n  \"held\": true\n },\n {\n  \"name\": \"CAP_SYS_NICE\",\n  \"held\": false,\n  \"feature\": \"precedence\"\n }\n]\n"},
+		{"no capabilities", &state{}, "GET", CapabilitiesPath, 200, "[]\n"},
 		{"not ready says why", &state{notReady: errors.New("pool of web is not open")}, "GET", "/ready", 503, "pool of web is not open\n"},
 		{"listeners", &state{}, "GET", "/listeners", 200, "shop::127.80.0.1:8080\n"},
 		{"stats by filter", &state{}, "GET", "/stats?filter=^xlb.requests", 200, "xlb.requests.fast: 99\nxlb.requests.slow: 1\n"},

@@ -35,6 +35,7 @@ import (
 	"github.com/xlb-project/xlb/internal/poller"
 	"github.com/xlb-project/xlb/internal/pool"
 	"github.com/xlb-project/xlb/internal/precedence"
+	"github.com/xlb-project/xlb/internal/privilege"
 	"github.com/xlb-project/xlb/internal/reconcile"
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shares"
@@ -68,6 +69,8 @@ type Options struct {
 	AdminDefault string
 	// NoAdmin takes neither.
 	NoAdmin bool
+	// Capabilities are those that the process keeps and lacks, to be shown; nil: that is not known.
+	Capabilities []privilege.Capability
 	// FastPath off serves every request in user space.
 	FastPath bool
 	// SameHostTCP sends requests to endpoints on this host over TCP, as to those on others.
@@ -616,6 +619,9 @@ func (n *Node) newStatus() *status.Status {
 		Build: n.o.Build, FastPath: n.o.FastPath, Unsupported: func() string { return n.unsupported }, Ready: func() error { return *n.ready.Load() }, Datapath: n.datapath,
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
 		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), Carried: n.carried, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
+	}
+	for _, one := range n.o.Capabilities {
+		c.Capabilities = append(c.Capabilities, admin.Capability(one))
 	}
 	if n.runtime != nil {
 		c.NRI = n.runtime.State

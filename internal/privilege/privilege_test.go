@@ -189,6 +189,39 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
+func TestListHasWhatIsKeptAndWhatIsLacking(t *testing.T) {
+	kept := func(names ...string) (list []string) {
+		for _, name := range names {
+			list = append(list, name+" true")
+		}
+		return list
+	}
+	const three = Set(1<<unix.CAP_BPF | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_PERFMON)
+	lacking := []string{"CAP_DAC_READ_SEARCH false", "CAP_SYS_NICE false", "CAP_NET_BIND_SERVICE false", "CAP_LEASE false"}
+	for _, tt := range []struct {
+		name         string
+		have         Set
+		others, nice bool
+		want         []string
+	}{
+		{"the three", three, false, false, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking...)},
+		{"the three, and the niceness by the limit", three, false, true, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking[0], lacking[2], lacking[3])},
+		{"the three, and pods", three, true, false, append(append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), "CAP_SYS_ADMIN false", "CAP_SYS_PTRACE false"), lacking...)},
+		{"CAP_SYS_ADMIN in place of two", 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN, false, false, append(kept("CAP_NET_ADMIN", "CAP_SYS_ADMIN"), lacking...)},
+	} {
+		var got []string
+		for _, c := range List(tt.have, tt.others, tt.nice) {
+			got = append(got, fmt.Sprintf("%s %v", c.Name, c.Held))
+			if !c.Held && c.Feature == "" {
+				t.Errorf("%s: there is nothing without %s", tt.name, c.Name)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestString(t *testing.T) {
 	for _, tt := range []struct {
 		set  Set

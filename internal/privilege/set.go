@@ -71,16 +71,34 @@ func Used(have Set, others bool) Set {
 	return used
 }
 
-// Absent are the features that there are not without the capabilities that have lacks, each with the first of these. others: other network namespaces than
-// the daemon's own are to be served where that is possible; nice: a limit allows the daemon's niceness without a capability.
+// Capability is one that the daemon uses.
+type Capability struct {
+	Name string
+	Held bool
+	// Feature is what there is not without it; empty: the daemon does not start without it, or without CAP_SYS_ADMIN in its place.
+	Feature string
+}
+
+// List are the capabilities of have that the daemon uses, and those that it lacks, in the order of the table in docs/operations.md. others: other network namespaces
+// than the daemon's own are to be served where that is possible; nice: a limit allows the daemon's niceness without a capability.
+func List(have Set, others, nice bool) (list []Capability) {
+	for _, u := range uses {
+		switch has := have.Has(u.bit); {
+		case !has && u.feature == "", !has && u.others && !others, !has && u.bit == unix.CAP_SYS_NICE && nice:
+		default:
+			list = append(list, Capability{u.name, has, u.feature})
+		}
+	}
+	return list
+}
+
+// Absent are the features that there are not without the capabilities that have lacks, each with the first of these. See List for the arguments.
 func Absent(have Set, others, nice bool) []string {
 	var absent []string
 	last := ""
-	for _, u := range uses {
-		switch {
-		case have.Has(u.bit), u.feature == "", u.feature == last, u.others && !others, u.bit == unix.CAP_SYS_NICE && nice:
-		default:
-			absent, last = append(absent, fmt.Sprintf("%s (%s)", u.feature, u.name)), u.feature
+	for _, c := range List(have, others, nice) {
+		if !c.Held && c.Feature != last {
+			absent, last = append(absent, fmt.Sprintf("%s (%s)", c.Feature, c.Name)), c.Feature
 		}
 	}
 	return absent

@@ -7,6 +7,9 @@ import (
 	"github.com/xlb-project/xlb/internal/guard"
 )
 
+// Capabilities implements admin.Source.
+func (s *Status) Capabilities() []admin.Capability { return s.cfg.Capabilities }
+
 // Guarded implements admin.Source.
 func (s *Status) Guarded() (list []admin.Guarded) {
 	if why := s.cfg.Unsupported(); why != "" {

@@ -35,12 +35,14 @@ var (
 	_ admin.Source   = (*Status)(nil)
 )
 
-// Config is what a Status looks at. All of it is needed but NRI.
+// Config is what a Status looks at. All of it is needed but NRI and Capabilities.
 type Config struct {
 	Build metrics.Build
 	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
 	FastPath    bool
 	Unsupported func() string
+	// Capabilities are those that the process keeps and lacks; nil: that is not known.
+	Capabilities []admin.Capability
 	// Ready is nil once connections are intercepted, or says what the daemon waits for.
 	Ready      func() error
 	Datapath   *datapath.Datapath
