@@ -51,7 +51,7 @@ func (b *Bed) densityTurn(ctx context.Context, p peers.Peer, l cases.Load, o cas
 
 // crowd returns what it has started, with an error or without.
 func (b *Bed) crowd(ctx context.Context, p peers.Peer, o cases.Options, m *figures.Measurement) (running []*lab.Process, err error) {
-	usedBefore, kernelBefore, err := settledMemory()
+	usedBefore, kernelBefore, err := lab.StillMemory()
 	if err != nil {
 		return nil, err
 	}
@@ -87,19 +87,6 @@ func (b *Bed) crowd(ctx context.Context, p peers.Peer, o cases.Options, m *figur
 		m.Density.Balancer.Add(memory)
 	}
 	return running, err
-}
-
-// settledMemory reads the machine's memory when the kernel has freed what the turn before has left, or has had its time for that.
-func settledMemory() (used, kernel int64, err error) {
-	const pause, tries, still = 250 * time.Millisecond, 20, 1 << 20
-	for range tries {
-		before := kernel
-		if used, kernel, err = lab.MachineMemory(); err != nil || max(kernel-before, before-kernel) < still {
-			return used, kernel, err
-		}
-		time.Sleep(pause)
-	}
-	return used, kernel, nil
 }
 
 // startCrowd starts the balancer and waits for the last service, on behalf of a client.

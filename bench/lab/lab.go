@@ -129,7 +129,7 @@ func (l *Lab) remove() error {
 	if l.root == "" {
 		return nil
 	}
-	return errors.Join(RemoveCgroups(l.root), removeNamespaces())
+	return errors.Join(RemoveCgroups(l.root), charged.Remove(), removeNamespaces())
 }
 
 // Workload is the cgroup whose processes XLB balances.
@@ -143,9 +143,11 @@ func (l *Lab) EndpointAddress() netip.Addr {
 	return loopback
 }
 
-func (l *Lab) cgroup(r Role) string { return l.cgroups[r] }
+// Cgroup is where the processes of a role are.
+func (l *Lab) Cgroup(r Role) string { return l.cgroups[r] }
 
-func (l *Lab) namespace(h Host) netns.NsHandle {
+// Namespace is that of a host; it is the lab's, which closes it.
+func (l *Lab) Namespace(h Host) netns.NsHandle {
 	if h == ServerHost {
 		return l.server
 	}
@@ -153,10 +155,10 @@ func (l *Lab) namespace(h Host) netns.NsHandle {
 }
 
 // Within runs f on a thread that is on a host: see the function Within.
-func (l *Lab) Within(h Host, f func() error) error { return Within(l.namespace(h), f) }
+func (l *Lab) Within(h Host, f func() error) error { return Within(l.Namespace(h), f) }
 
 // CPU returns the processor time that the processes of a role have used.
-func (l *Lab) CPU(r Role) (time.Duration, error) { return CPUOf(l.cgroup(r)) }
+func (l *Lab) CPU(r Role) (time.Duration, error) { return CPUOf(l.Cgroup(r)) }
 
 // Sysctl reads a sysctl as the clients' namespace has it, named with slashes:
 // "net/ipv4/tcp_rmem".
@@ -177,7 +179,7 @@ func (l *Lab) HTTPClient() *http.Client { return l.HTTPClientOn(ClientHost) }
 // connection per request, to numeric addresses only.
 func (l *Lab) HTTPClientOn(h Host) *http.Client {
 	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = Within(l.namespace(h), func() error {
+		err = Within(l.Namespace(h), func() error {
 			var d net.Dialer
 			conn, err = d.DialContext(ctx, network, address)
 			return err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Memory of a process in bytes.
@@ -139,4 +140,30 @@ func MachineMemory() (used, kernel int64, err error) {
 		kernel += sizes[name]
 	}
 	return used, kernel, nil
+}
+
+// StillMemory reads the machine's memory when the kernel has freed what the turn before has left, or has had its time for that.
+func StillMemory() (used, kernel int64, err error) {
+	const pause, tries, still = 250 * time.Millisecond, 20, 1 << 20
+	for range tries {
+		before := kernel
+		if used, kernel, err = MachineMemory(); err != nil || max(kernel-before, before-kernel) < still {
+			return used, kernel, err
+		}
+		time.Sleep(pause)
+	}
+	return used, kernel, nil
+}
+
+// Available is how much memory the machine can still give, in bytes.
+func Available() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	available := Sizes(string(text))["MemAvailable"]
+	if available == 0 {
+		return 0, errors.New("/proc/meminfo has no MemAvailable")
+	}
+	return available, nil
 }

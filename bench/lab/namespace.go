@@ -28,9 +28,11 @@ const (
 // for benchmarks.
 var (
 	loopback      = netip.MustParseAddr("127.0.0.1")
-	clientAddress = netip.MustParseAddr("198.18.80.1")
 	serverAddress = netip.MustParseAddr("198.18.80.2")
 )
+
+// ClientAddress is the clients' host's on the way to the other one.
+var ClientAddress = netip.MustParseAddr("198.18.80.1")
 
 // sysctls of every namespace of the lab. One connection per request leaves a
 // TIME_WAIT socket behind each request; without these a run of some seconds
@@ -73,7 +75,7 @@ func namespaceCommands(topology Topology) []string {
 		"-n " + serverNamespace + " link set lo up",
 		fmt.Sprintf("-n %s link add %s type veth peer name %s netns %s",
 			clientNamespace, link, link, serverNamespace),
-		fmt.Sprintf("-n %s address add %s/30 dev %s", clientNamespace, clientAddress, link),
+		fmt.Sprintf("-n %s address add %s/30 dev %s", clientNamespace, ClientAddress, link),
 		fmt.Sprintf("-n %s address add %s/30 dev %s", serverNamespace, serverAddress, link),
 		fmt.Sprintf("-n %s link set %s up", clientNamespace, link),
 		fmt.Sprintf("-n %s link set %s up", serverNamespace, link),
@@ -95,10 +97,11 @@ func openNamespace(name string) (netns.NsHandle, error) {
 	if err != nil {
 		return handle, fmt.Errorf("open network namespace %s: %w", name, err)
 	}
-	return handle, Within(handle, writeSysctls)
+	return handle, Within(handle, WriteSysctls)
 }
 
-func writeSysctls() error {
+// WriteSysctls sets those of the thread's network namespace that all of a lab have.
+func WriteSysctls() error {
 	for name, value := range sysctls {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil {
 			return fmt.Errorf("set sysctl %s: %w", name, err)

@@ -69,7 +69,7 @@ func (c *capture) String() string {
 // Start starts the command inside its cgroup and network namespace, from its
 // first instruction on.
 func (l *Lab) Start(c Command) (*Process, error) {
-	return Launch(l.namespace(c.Host), l.cgroup(c.Role), c)
+	return Launch(l.Namespace(c.Host), l.Cgroup(c.Role), c)
 }
 
 // Launch starts the command inside a namespace and a cgroup of another topology; the command's role and host mean nothing there.

@@ -55,7 +55,7 @@ type daemon struct {
 	lab    *lab.Lab
 	admin  lab.Admin
 	dir    string
-	charge charge
+	charge lab.Charge
 }
 
 // startDaemon starts one for a server with so many ports, each a cluster, and waits until it is ready.
@@ -68,10 +68,10 @@ func startDaemon(ctx context.Context, l *lab.Lab, xlb string, ports int) (d *dae
 	if err := writeConfiguration(file, ports); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	if d.charge, err = newCharge(); err != nil {
+	if d.charge, err = lab.NewCharge(); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	path, args := d.charge.within(xlb, "run", "--config", file, "--admin", admin.String(), "--namespaces", "all", "--fast-path", "on", "--cgroup", l.Workload())
+	path, args := d.charge.Within(xlb, "run", "--config", file, "--admin", admin.String(), "--namespaces", "all", "--fast-path", "on", "--cgroup", l.Workload())
 	if d.Process, err = l.Start(lab.Command{Name: "xlb", Path: path, Args: args, Role: lab.Balancer}); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
@@ -102,7 +102,7 @@ func (d *daemon) stop() error {
 	if d.Process != nil {
 		errs = append(errs, d.Stop())
 	}
-	return errors.Join(append(errs, d.charge.remove(), os.RemoveAll(d.dir))...)
+	return errors.Join(append(errs, d.charge.Remove(), os.RemoveAll(d.dir))...)
 }
 
 const (

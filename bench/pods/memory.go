@@ -164,7 +164,7 @@ func (d *daemon) stock(before int64) (s Stock, err error) {
 		return s, err
 	}
 	s.PSS, s.Anonymous = own.PSS, own.Anonymous
-	if s.Charged, s.Buffers, err = d.charge.read(); err != nil {
+	if s.Charged, s.Buffers, err = d.charge.Read(); err != nil {
 		return s, err
 	}
 	if s.Descriptors, err = d.descriptors(); err != nil {
