@@ -299,8 +299,7 @@ bench: build ## Compare with a direct connection, nginx and Envoy; see bench/MET
 
 # Cases of the benchmark: make bench-rate BENCH_ARGS='--topology same --out /tmp/rate'.
 BENCH_APPS := bookstore bank
-BENCH_CASES := keepalive short setup routes websocket least connections sizes rate chain density \
-	interference rules changes $(BENCH_APPS)
+BENCH_CASES := keepalive short setup routes websocket least connections sizes rate chain rules changes $(BENCH_APPS)
 BENCH_ARGS ?=
 
 # Applications need more than the rest.
@@ -310,7 +309,7 @@ bench-tools-apps:
 $(BENCH_APPS:%=bench-%): bench-tools-apps
 
 .PHONY: bench-NAME $(BENCH_CASES:%=bench-%)
-bench-NAME: ## One case of it: keepalive, short, setup, routes, websocket, least, connections, sizes, rate, chain, density, interference, rules, changes, bookstore, bank, fortio.
+bench-NAME: ## One case of it: keepalive, short, setup, routes, websocket, least, connections, sizes, rate, chain, rules, changes, bookstore, bank, fortio.
 	@echo 'make bench-NAME, with one of: $(BENCH_CASES) fortio' && exit 2
 $(BENCH_CASES:%=bench-%): bench-%: build
 	@scripts/install-deps bench
@@ -330,6 +329,21 @@ bench-pods: build ## Network namespaces that come and go, and what memory each t
 bench-neighbours: build ## The latencies of a pod beside another that takes all it can: BENCH_ARGS='--rounds 3 --duration 1s --beside idle,flood --check'.
 	@scripts/install-deps bench
 	go run ./bench neighbours $(BENCH_ARGS)
+
+.PHONY: bench-density
+bench-density: build ## What serving 1, 100 and 1,000 pods takes, by one XLB or an Envoy in each: BENCH_ARGS='--count 1,100 --rounds 1 --check'.
+	@scripts/install-deps bench
+	go run ./bench density $(BENCH_ARGS)
+
+.PHONY: bench-interference
+bench-interference: build ## The latencies of a pod's clients beside another's load, behind one XLB or an Envoy in each pod: BENCH_ARGS='--rounds 3 --check'.
+	@scripts/install-deps bench
+	go run ./bench interference $(BENCH_ARGS)
+
+.PHONY: bench-namespaces
+bench-namespaces: build ## XLB's throughput between pods beside that within one namespace: BENCH_ARGS='--rounds 5 --connections 32 --check'.
+	@scripts/install-deps bench
+	go run ./bench namespaces $(BENCH_ARGS)
 
 .PHONY: bench-fortio
 bench-fortio: build

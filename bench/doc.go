@@ -28,5 +28,6 @@
 // The commands that clients and endpoints are made of have packages of their own:
 // load, queue, websocket, chain, control and accept; wrk reads what wrk prints.
 // Package heels measures HEELS, with a network and loads of its own; packages pods
-// and neighbours measure one XLB that serves the pods of a host.
+// and neighbours measure one XLB that serves the pods of a host. Packages density,
+// interference and namespaces compare it there, on the pods that podnet makes.
 package main

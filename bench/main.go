@@ -61,7 +61,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand(), newServiceCommand(), newAwaitCommand(), newControlCommand(), newProbeCommand(), newHEELSCommand(), newTrafficCommand(), newPodsCommand(), newNeighboursCommand(), newMergeCommand(), newQuotesCommand())
+	cmd.AddCommand(newLoadCommand(), newWebSocketCommand(), newEchoCommand(), newClientsCommand(), newStationCommand(), newServiceCommand(), newAwaitCommand(), newControlCommand(), newProbeCommand(), newHEELSCommand(), newTrafficCommand(), newPodsCommand(), newNeighboursCommand(), newDensityCommand(), newInterferenceCommand(), newNamespacesCommand(), newMergeCommand(), newQuotesCommand())
 	return cmd
 }
 

@@ -88,28 +88,32 @@ var layers = map[string][]string{
 
 // benchLayers is the same for the folders of bench/. The command, bench itself, puts them together.
 var benchLayers = map[string][]string{
-	"lab":        nil,
-	"tools":      nil,
-	"plot":       nil,
-	"record":     nil,
-	"accept":     nil,
-	"load":       nil,
-	"control":    {"load"},
-	"wrk":        {"load"},
-	"chain":      {"accept"},
-	"queue":      {"accept", "load"},
-	"websocket":  {"accept", "load"},
-	"cases":      {"lab", "websocket"},
-	"machine":    {"tools"},
-	"peers":      {"cases", "chain", "lab", "tools"},
-	"clients":    {"cases", "lab", "load", "tools", "wrk"},
-	"figures":    {"cases", "lab", "load", "peers", "queue", "record"},
-	"bed":        {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
-	"report":     {"cases", "figures", "lab", "machine", "peers", "plot", "record"},
-	"quote":      nil,
-	"heels":      {"lab", "load", "record", "wrk"}, // a system of its own
-	"pods":       {"lab", "load", "record"},        // XLB alone
-	"neighbours": {"lab", "load", "record"},
+	"lab":          nil,
+	"tools":        nil,
+	"plot":         nil,
+	"record":       nil,
+	"accept":       nil,
+	"load":         nil,
+	"control":      {"load"},
+	"wrk":          {"load"},
+	"chain":        {"accept"},
+	"queue":        {"accept", "load"},
+	"websocket":    {"accept", "load"},
+	"cases":        {"lab", "websocket"},
+	"machine":      {"tools"},
+	"peers":        {"cases", "chain", "lab", "tools"},
+	"clients":      {"cases", "lab", "load", "tools", "wrk"},
+	"figures":      {"cases", "lab", "load", "peers", "queue", "record"},
+	"bed":          {"cases", "chain", "clients", "control", "figures", "lab", "load", "peers", "queue", "tools", "wrk"},
+	"report":       {"cases", "figures", "lab", "machine", "peers", "plot", "record"},
+	"quote":        nil,
+	"heels":        {"lab", "load", "record", "wrk"}, // a system of its own
+	"pods":         {"lab", "load", "record"},        // XLB alone
+	"neighbours":   {"lab", "load", "record"},
+	"podnet":       {"chain", "lab", "peers"}, // pods, and what serves them
+	"density":      {"lab", "load", "peers", "podnet", "record"},
+	"interference": {"lab", "load", "peers", "podnet", "record", "wrk"},
+	"namespaces":   {"lab", "peers", "podnet", "record", "wrk"},
 }
 
 // configLayers is the same for the folders of internal/config/. The package above them puts them together.
