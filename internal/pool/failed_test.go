@@ -3,9 +3,13 @@
 package pool
 
 import (
+	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/test/await"
@@ -66,4 +70,68 @@ func (r *rig) free() int {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	return len(r.p.free)
+}
+
+// A server that ends may read the first request of a connection, and close without an answer. What has carried a request stays: such a server answers there,
+// and may go on to do so.
+func TestUnusedISocksCloseWhereNoServerListensAnyMore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, setup{initial: 4})
+	s := r.start(4)
+	closes, stays := r.lease(request{cookie: 7}), r.lease(request{cookie: 8})
+	for _, slot := range []uint32{closes, stays} {
+		r.shared.ResponseDone(r.shared.Current(slot))
+	}
+	must(t, s.listener.Close())
+	must(t, r.connOf(s, closes).Close())
+	r.awaitView(func(open, dialing int) bool { return open == 1 && dialing == 0 })
+	if got, want := r.state(stays), maps.SlotReady; got != want {
+		t.Errorf("state of the i-sock that has carried a request: got %d, want %d", got, want)
+	}
+	if r.down(ours) {
+		t.Error("the endpoint is out of service, although it has a connection")
+	}
+}
+
+// A server, or a firewall, may take so many connections of a client, and refuse others: those that it has taken are not closed at each refusal.
+func TestEndpointThatTakesAFewConnectionsIsNotConnectedToWithoutEnd(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	var taken, connects, refusals atomic.Int32
+	r := newRig(t, setup{initial: most + 2, connecting: func() error {
+		if taken.Add(1) > most {
+			taken.Add(-1)
+			refusals.Add(1)
+			return fmt.Errorf("connect: %w", unix.ECONNREFUSED)
+		}
+		connects.Add(1)
+		return nil
+	}})
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = conn.Read(make([]byte, 1))
+				conn.Close()
+				taken.Add(-1)
+			}()
+		}
+	}()
+	r.set(Endpoint{Index: ours, Address: l.Addr().(*net.TCPAddr).AddrPort(), ConnectTimeout: timeout})
+	await.Quiet(t, func() string {
+		if n := refusals.Load(); n < 6 {
+			return fmt.Sprintf("%d connects were refused", n)
+		}
+		return ""
+	})
+	// All are closed once.
+	if n := connects.Load(); n > 3*most {
+		t.Errorf("%d connections were made to an endpoint that takes %d", n, most)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,9 @@ func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	}
 	p.serveLocked(s)
 	p.fillLocked(sub)
+	if sub.open >= sub.target {
+		sub.discarded = false
+	}
 }
 
 // withdraws gives back what a connect has taken that has waited for others, if it would be in vain: the endpoint has refused one meanwhile, or is given up.
@@ -216,6 +220,10 @@ func (p *Pool) failedLocked(sub *subpool, err error) {
 	if sub.backoff == 0 {
 		sub.backoff = firstBackoff
 	}
+	if errors.Is(err, unix.ECONNREFUSED) && !sub.discarded {
+		sub.discarded = true
+		p.discardUnusedLocked(sub)
+	}
 	if upstream.IsShortage(err) {
 		p.warnNoRoomLocked(sub, err)
 	} else {
@@ -238,6 +246,17 @@ func (p *Pool) refusedLocked(sub *subpool, err error) {
 	flags := &p.cfg.Shared.Endpoints[sub.Index].Flags
 	if sub.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
 		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", sub.Address, "err", err)
+	}
+}
+
+// discardUnusedLocked closes the i-socks that have carried no request, of an endpoint where no server listens any more: it is about to end. Such a server may
+// read the first request of a connection, and close without an answer, as Go's net/http does from Server.Shutdown on with connections younger than five
+// seconds. Of a request that was read it is not known that nothing has come of it, so that it is not sent again.
+func (p *Pool) discardUnusedLocked(sub *subpool) {
+	for _, s := range slices.Clone(sub.isocks) {
+		if !s.served() {
+			p.discardLocked(s)
+		}
 	}
 }
 

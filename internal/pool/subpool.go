@@ -36,6 +36,8 @@ type subpool struct {
 	// backoff is the wait before the next connect after a failure, 0 after a success.
 	backoff time.Duration
 	retry   *time.Timer
+	// discarded: unused i-socks were closed because a connect was refused, and it has not had as many as it should have since.
+	discarded bool
 }
 
 // noPool is no index into maps.Shared.Pools.
