@@ -34,6 +34,8 @@ type group struct {
 	since time.Time
 	// changed: the content is another one than before.
 	changed bool
+	// isMixed: it was tried with several contents, of which kind is the first.
+	isMixed bool
 }
 
 // member is a view in a group.

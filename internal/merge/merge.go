@@ -38,8 +38,8 @@ type Merged struct {
 	Config *model.Config
 	// Next is when to merge again, though no part has changed, for views that are not held; zero: there is no need.
 	Next time.Time
-	// Twins: some clusters are equal, and not one yet (Times.Apart).
-	Twins bool
+	// Twins: some clusters are equal, and not one yet (Times.Apart). Joined: some are one since now.
+	Twins, Joined bool
 	// Waited are the views that get now what they have waited for. It was accepted when they said it: if it cannot be in force, it is for no other view's sake.
 	Waited []Waiter
 
@@ -91,15 +91,29 @@ type view struct {
 // Merge merges the parts of all views, the shared one first; nil is one of which nothing is known yet. Those that are held wait on, however long they have waited. What
 // it returns is the base of the next one once it is in force: see Accept.
 func (m *Merger) Merge(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
-	return m.merge(parts, now, held, false)
+	return m.merge(parts, now, held, joinInTime)
 }
 
-// MergeShort is Merge where there is no room for clusters that are equal, and not one yet.
+// MergeShort is Merge where there is no room for clusters that are equal, and not one yet: they become one.
 func (m *Merger) MergeShort(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
-	return m.merge(parts, now, held, true)
+	return m.merge(parts, now, held, joinAtOnce)
 }
 
-func (m *Merger) merge(parts []*model.Config, now time.Time, held []Waiter, isShort bool) *Merged {
+// MergeApart is Merge where equal clusters cannot become one, for a reason that is no view's: they stay apart for a while more.
+func (m *Merger) MergeApart(parts []*model.Config, now time.Time, held ...Waiter) *Merged {
+	return m.merge(parts, now, held, joinLater)
+}
+
+// joining is when equal clusters become one.
+type joining uint8
+
+const (
+	joinInTime joining = iota
+	joinAtOnce
+	joinLater
+)
+
+func (m *Merger) merge(parts []*model.Config, now time.Time, held []Waiter, joins joining) *Merged {
 	var views []*view
 	for i, p := range parts {
 		if p != nil && (i == 0 || len(p.Listeners)+len(p.Clusters)+len(p.Passed) > 0) {
@@ -109,11 +123,11 @@ func (m *Merger) merge(parts []*model.Config, now time.Time, held []Waiter, isSh
 	switch {
 	case len(views) == 0:
 		return &Merged{Config: &model.Config{}}
-	case len(views) == 1 && m.active.clusters == nil:
+	case len(views) == 1 && m.active.clusters == nil && m.tried == nil:
 		return &Merged{Config: views[0].part, views: views}
 	}
 	r := newRun(m, views, now)
-	r.isShort = isShort
+	r.joining = joins
 	for _, w := range held {
 		r.held[w] = true
 	}
@@ -133,11 +147,25 @@ func (m *Merger) Tried(part *Merged) {
 	}
 	for name, n := range part.regrouped {
 		for _, g := range n.all() {
-			if !slices.ContainsFunc(m.tried[name], g.isNoMoreThan) {
-				m.tried[name] = append(m.tried[name], g)
-			}
+			m.tried[name] = withTried(m.tried[name], g)
 		}
 	}
+}
+
+// withTried adds a group to a list in which there is one for each key, with all views that were in one of that key.
+func withTried(list []*group, g *group) []*group {
+	i := slices.IndexFunc(list, func(t *group) bool { return t.key == g.key })
+	if i < 0 {
+		return append(list, &group{key: g.key, kind: g.kind, members: slices.Clone(g.members)})
+	}
+	t := list[i]
+	t.isMixed = t.hasOther(g.kind)
+	for _, m := range g.members {
+		if !t.has(m.view.Name) {
+			t.members = append(t.members, m)
+		}
+	}
+	return list
 }
 
 // viewOf is the view of a part. One without anything is as good as that of any.
@@ -162,8 +190,9 @@ var nothing = &model.Config{}
 type run struct {
 	*Merger
 	now time.Time
-	// isShort: there is no room for equal clusters.
-	isShort bool
+	// joining is of this merge; joined: some clusters have become one in it.
+	joining joining
+	joined  bool
 	// held wait on. waited get what they have waited for.
 	held   map[Waiter]bool
 	waited []Waiter
@@ -186,6 +215,9 @@ func newRun(m *Merger, views []*view, now time.Time) *run {
 	}
 	if r.touched == nil {
 		r.touched = map[string]bool{}
+	}
+	for name := range m.tried {
+		r.touched[name] = true
 	}
 	for _, v := range m.active.views {
 		r.before[v.Name] = v
@@ -267,7 +299,7 @@ func (r *run) merged() *Merged {
 	}
 	r.list(out)
 	r.name(out)
-	out.Config, out.Waited = r.config(), r.waited
+	out.Config, out.Waited, out.Joined = r.config(), r.waited, r.joined
 	out.views = slices.DeleteFunc(r.views, func(v *view) bool { return v.part == nothing && len(v.names.Keys) == 0 })
 	return out
 }

@@ -36,11 +36,6 @@ type sorting struct {
 // ledTo are the groups to which tables of routes may lead.
 func (s *sorting) ledTo() []*group { return append(slices.Clip(s.before.all()), s.tried...) }
 
-// isNoMoreThan reports whether another group has the key, the content and the views of the group.
-func (g *group) isNoMoreThan(other *group) bool {
-	return g.key == other.key && g.kind == other.kind && !slices.ContainsFunc(g.members, func(m member) bool { return !other.has(m.view.Name) })
-}
-
 // membersOf are the clusters of that name of all views, in their order.
 func (s *sorting) membersOf(name string) (list []member) {
 	s.kinds = map[*model.Cluster]*model.Cluster{}
@@ -124,11 +119,12 @@ func (s *sorting) enter(m member, from model.ClusterKey) {
 // isAlone reports whether no other view may enter.
 func (g *group) isAlone() bool { return g.members[0].alone }
 
-// newKey has the name of the view, unless another group has that, or had it: a table may lead there still. It may lead to what the view says, if that was tried.
+// newKey has the name of the view, unless another group has that, or had it: a table may lead there still. What was tried is no obstacle where it was what the view
+// says, or where no table but the view's own leads there.
 func (s *sorting) newKey(m member) model.ClusterKey {
 	key := model.ClusterKey{View: m.view.Name, Name: s.name}
 	has := func(g *group) bool { return g.key == key }
-	hadOther := func(g *group) bool { return g.key == key && g.kind != m.kind }
+	hadOther := func(g *group) bool { return g.key == key && g.hasOther(m.kind) && !g.isOnly(m.view.Name) }
 	for n := 2; slices.ContainsFunc(s.groups, has) || slices.ContainsFunc(s.before.all(), has) || slices.ContainsFunc(s.tried, hadOther); n++ {
 		key.View = fmt.Sprintf("%s#%d", m.view.Name, n)
 	}
@@ -148,14 +144,14 @@ func (s *sorting) update() {
 
 func (s *sorting) updateGroup(g *group) {
 	s.expel(g)
-	isOne := s.hasAll(g) && s.agree(g.members)
 	switch {
-	case s.isTriedOtherwise(g) && !isOne:
-		// Some table leads there for the one content, and another for the other one: there it stays as it is, until no table does.
+	case s.isTriedOtherwise(g) && !s.hasAll(g):
+		// Some table leads there for the one content, and another for the other one: there it stays as it is, until no table does. Where all views whose tables may
+		// lead there are in the group, each has had what the group has.
 		s.leaveIf(g, func(*member) bool { return true })
 	case s.isWanted(g):
 		s.leaveWanted(g)
-	case isOne && !s.isHeldWhole(g):
+	case s.hasAll(g) && s.agree(g.members) && !s.isHeldWhole(g):
 		s.takeTogether(g)
 	default:
 		s.part(g)
@@ -164,7 +160,7 @@ func (s *sorting) updateGroup(g *group) {
 
 // isTriedOtherwise reports whether a change that has failed half way may have given the cluster another content.
 func (s *sorting) isTriedOtherwise(g *group) bool {
-	return slices.ContainsFunc(s.tried, func(t *group) bool { return t.key == g.key && t.kind != g.kind })
+	return slices.ContainsFunc(s.tried, func(t *group) bool { return t.key == g.key && t.hasOther(g.kind) })
 }
 
 // isWanted reports whether some view says what the group has.
@@ -279,6 +275,12 @@ func (s *sorting) mayWait(g *group, m *member) bool {
 	return sameButEndpoints(g.content, m.cluster) && (isRerouted == nil || !isRerouted())
 }
 
+// hasOther reports whether a group that was tried has had another content than this one.
+func (g *group) hasOther(kind *model.Cluster) bool { return g.isMixed || g.kind != kind }
+
+// isOnly reports whether a view is the only one in the group.
+func (g *group) isOnly(view string) bool { return len(g.members) == 1 && g.has(view) }
+
 // agree reports whether all have the same cluster.
 func (s *sorting) agree(members []member) bool {
 	return len(members) > 0 && !slices.ContainsFunc(members[1:], func(m member) bool { return m.kind != members[0].kind })
@@ -321,10 +323,11 @@ func (s *sorting) join() {
 			if into.isAlone() || from.isAlone() || into.kind != from.kind {
 				continue
 			}
-			if at := later(into.since, from.since).Add(s.Apart); at.After(s.now) && !s.isShort {
+			if at := s.joinsAt(into, from); at.After(s.now) {
 				s.joins = sooner(s.joins, at)
 				continue
 			}
+			s.joined = true
 			if more := len(from.members) - len(into.members); more > 0 || more == 0 && into.changed && !from.changed {
 				into, from = from, into
 			}
@@ -335,11 +338,18 @@ func (s *sorting) join() {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// joinsAt is when two equal groups become one.
+func (s *sorting) joinsAt(a, b *group) time.Time {
+	switch {
+	case s.joining == joinAtOnce:
+		return s.now
+	case s.joining == joinLater:
+		return s.now.Add(max(s.Apart, time.Second))
+	case a.since.After(b.since):
+		return a.since.Add(s.Apart)
+	default:
+		return b.since.Add(s.Apart)
 	}
-	return b
 }
 
 // sooner is the earlier one of two times, of which zero is never.

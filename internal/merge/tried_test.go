@@ -55,7 +55,12 @@ func (k *kernel) write(writes int) bool {
 		}
 		k.ports[c.Key()] = c.Endpoints[0].Address.Port()
 	}
-	for v := range k.tables {
+	// Tables of views that have gone are taken away last.
+	for i := range 2 * len(k.tables) {
+		v := i % len(k.tables)
+		if (k.parts[v] == nil) != (i >= len(k.tables)) {
+			continue
+		}
 		if fails() {
 			return false
 		}
@@ -128,17 +133,110 @@ func TestAChangeThatFailsHalfWayLeadsNoViewToAnothers(t *testing.T) {
 			if random.IntN(3) > 0 {
 				continue
 			}
-			for !k.got.Next.IsZero() {
-				k.now = k.got.Next
-				k.merge(-1)
-			}
-			for v := range said {
-				k.history[v] = map[string][]uint16{}
-			}
-			k.says(said)
+			k.quiet()
 		}
 	}
 	if failed < 500 || distinct < 1000 {
 		t.Errorf("%d changes failed half way, %d clusters came of the others; want more", failed, distinct)
+	}
+}
+
+// What is refused comes back as it was, several views change in one attempt, and views come and go.
+func TestWhatComesBackAfterAFailureLeadsNoViewToAnothers(t *testing.T) {
+	seed := suite.Seed(t)
+	failed := 0
+	for round := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, round))
+		views := 2 + random.IntN(4)
+		k := newKernel(newWorld(t, views))
+		k.m.Apart = time.Duration(round%2) * 4 * patience
+		k.say(0, map[string]uint16{"a": 1, "b": 1})
+		k.saysNow()
+		for range 60 {
+			before := slices.Clone(k.parts)
+			name, port := string(rune('a'+random.IntN(2))), uint16(1+random.IntN(4))
+			for v := range views {
+				switch {
+				case random.IntN(2) == 0:
+				case v > 0 && random.IntN(6) == 0:
+					k.parts[v] = nil
+				default:
+					said := k.saidBy(v)
+					said[name] = port
+					k.say(v, said)
+				}
+			}
+			k.saysNow()
+			k.now = k.now.Add(time.Duration(random.IntN(4)) * patience / 4)
+			if !k.merge(random.IntN(16)) {
+				failed++
+				if random.IntN(2) == 0 {
+					k.parts = before
+				}
+				continue
+			}
+			if random.IntN(3) == 0 {
+				k.quiet()
+			}
+		}
+	}
+	if failed < 1000 {
+		t.Errorf("%d changes failed, want more", failed)
+	}
+}
+
+// saidBy is what a view says, or what it begins with.
+func (k *kernel) saidBy(view int) map[string]uint16 {
+	said := map[string]uint16{"a": 1, "b": 1}
+	if k.parts[view] != nil {
+		for _, c := range k.parts[view].Clusters {
+			said[c.Name] = c.Endpoints[0].Address.Port()
+		}
+	}
+	return said
+}
+
+// saysNow notes what views say now.
+func (k *kernel) saysNow() {
+	said := make([]map[string]uint16, len(k.parts))
+	for v := range said {
+		if k.parts[v] != nil {
+			said[v] = k.saidBy(v)
+		}
+	}
+	k.says(said)
+}
+
+// quiet has the time pass until no view waits. What views have said before counts no longer.
+func (k *kernel) quiet() {
+	k.t.Helper()
+	for !k.got.Next.IsZero() {
+		k.now = k.got.Next
+		k.merge(-1)
+	}
+	for v := range k.history {
+		k.history[v] = map[string][]uint16{}
+	}
+	k.saysNow()
+}
+
+// What a daemon keeps of changes that fail is as much as there are clusters, however many fail.
+func TestChangesThatFailAreKeptOnceACluster(t *testing.T) {
+	for name, ports := range map[string][]uint16{"shared": {1, 1, 1}, "its own": {1, 2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, len(ports))
+			for v, port := range ports {
+				w.say(v, map[string]uint16{"a": port})
+			}
+			w.merge()
+			for i := range uint16(200) {
+				w.say(1, map[string]uint16{"a": 10 + i})
+				w.now = w.now.Add(2 * patience)
+				w.m.Tried(w.m.Merge(w.parts, w.now))
+			}
+			if n := len(w.m.tried["a"]); n > len(ports) {
+				t.Errorf("%d groups are kept, want at most one for each of %d views", n, len(ports))
+			}
+		})
 	}
 }

@@ -42,6 +42,8 @@ type merging struct {
 	ended  bool
 	// held are views that wait on for what cannot be put in force, the one first that gets the next chance.
 	held []merge.Waiter
+	// isShort: what is equal becomes one with the next merge, since there was no room for something.
+	isShort bool
 	// whys are why something cannot be put in force, as was logged; nil: all is in force.
 	whys map[string]bool
 }
@@ -55,25 +57,44 @@ func newMerging(log *slog.Logger) merging {
 func (s *Sources) activateParts(parts []*model.Config) error {
 	m, held := &s.merging, s.merging.held
 	var why error
-	mergeParts := m.Merge
+	mergeParts, isApart := m.Merge, false
+	if m.isShort {
+		mergeParts = m.MergeShort
+	}
 	for {
 		merged := mergeParts(parts, time.Now(), held...)
 		err := s.activateMerged(merged)
 		if err == nil {
 			m.held = slices.DeleteFunc(held, func(w merge.Waiter) bool { return !merged.Waits(w) })
+			m.isShort = false
 			s.tookMerged(why)
 			s.scheduleMerge(merged.Next)
 			return nil
 		}
-		if _, isFull := errors.AsType[*reconcile.FullError](err); isFull && merged.Twins {
-			mergeParts = m.MergeShort
+		_, isFull := errors.AsType[*reconcile.FullError](err)
+		switch {
+		case isFull && merged.Twins && !m.isShort:
+			mergeParts, m.isShort = m.MergeShort, true
+			continue
+		case !isFull && merged.Joined && !isApart:
+			mergeParts, isApart = m.MergeApart, true
 			continue
 		}
 		more := toHold(merged, err)
 		if len(more) == 0 {
+			s.retryUnfinished(err)
 			return err
 		}
 		held, why = append(slices.Clip(held), more...), err
+	}
+}
+
+// retryUnfinished has the parts that there are after an error be merged again: what is in force in part is put right, and what is equal gives room. Needs s.mu.
+func (s *Sources) retryUnfinished(err error) {
+	m := &s.merging
+	_, isUnfinished := errors.AsType[*reconcile.UnfinishedError](err)
+	if due := time.Now().Add(mergePace); (isUnfinished || m.isShort) && (m.due.IsZero() || due.Before(m.due)) {
+		s.scheduleMerge(due)
 	}
 }
 
@@ -160,7 +181,6 @@ func (s *Sources) mergeAgain() {
 	if m.ended {
 		return
 	}
-	m.again = nil
 	if len(m.held) > 0 && !time.Now().Before(m.chance) {
 		m.held, m.chance = slices.Clone(m.held[1:]), time.Time{}
 	}

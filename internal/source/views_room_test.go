@@ -143,8 +143,10 @@ func TestWhatAFailedChangeHasLeftIsKnownToTheNext(t *testing.T) {
 			}
 			return &reconcile.UnfinishedError{Err: errors.New("the write of a table failed")}
 		}
-		if err := r.reload("blue", 9000); err != nil {
-			t.Fatal(err)
+		for _, view := range []string{"blue", "red"} {
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
 		}
 		r.Exclusive(func() { r.refuses = failing })
 		time.Sleep(sharedPatience)
@@ -338,4 +340,126 @@ func TestAViewMayChangeBesideOneWithoutRoom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is half done is put right, and nothing else has to change for that.
+func TestHalfOfARefusedChangeIsPutRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.Exclusive(func() {
+			r.refuses = func(*model.Config) error {
+				return &reconcile.UnfinishedError{Err: errors.New("the write of a table failed")}
+			}
+		})
+		if err := r.reload("red", 9000); err == nil {
+			t.Fatal("what cannot be written is not refused")
+		}
+		r.Exclusive(func() { r.refuses = nil })
+		before := len(r.active)
+		time.Sleep(2 * mergePace)
+		synctest.Wait()
+		if n := len(r.active) - before; n != 1 || r.portsNow()["red"] != 8200 {
+			t.Errorf("%d configurations were put in force since; ports %v", n, r.portsNow())
+		}
+		r.Close()
+	})
+}
+
+// A timer that has fired waits for the lock of a change, which begins another timer: there is one from then on.
+func TestAMergeThatIsLateBeginsNoSecondTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		attempts := 0
+		r.Exclusive(func() {
+			r.scheduleMerge(time.Now().Add(mergePace))
+			r.refuses = func(*model.Config) error { attempts++; return errors.New("no room") }
+		})
+		for range 5 {
+			r.mergeAgain() // as that timer's does, behind the change
+		}
+		before := attempts
+		time.Sleep(10 * mergePace)
+		synctest.Wait()
+		// The rig calls it twice for each.
+		if got := (attempts - before) / 2; got > 11 {
+			t.Errorf("%d attempts in ten seconds, want ten", got)
+		}
+		r.Close()
+	})
+}
+
+// All views agree on a change in place, which fails half way; there is no room for the content of each under a key of its own. Others change all the same.
+func TestAFailedChangeWithoutRoomHoldsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		for _, view := range []string{"", "blue"} {
+			if err := r.reload(view, 9000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Exclusive(func() {
+			r.refuses = func(*model.Config) error {
+				return &reconcile.UnfinishedError{Err: errors.New("the write of a table failed")}
+			}
+		})
+		if err := r.reload("red", 9000); err == nil {
+			t.Fatal("what cannot be written is not refused")
+		}
+		r.Exclusive(func() { r.refuses = secondIsFull })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := r.Reactivate(); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+		r.Close()
+	})
+}
+
+// secondIsFull is the error for a configuration in which there are two clusters b or more.
+func secondIsFull(cfg *model.Config) error {
+	var last *model.Cluster
+	for _, c := range cfg.Clusters {
+		if c.Name != "b" {
+			continue
+		}
+		if last != nil {
+			return &reconcile.FullError{Cluster: c.Key(), New: 1, Most: 1}
+		}
+		last = c
+	}
+	return nil
+}
+
+// That equal clusters cannot become one is no view's matter: they stay apart.
+func TestEqualClustersThatCannotBecomeOneKeepNoViewFromBeingChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newViewsRig(t)
+		r.allSay(8000)
+		r.reload("blue", 8100)
+		time.Sleep(2 * sharedPatience)
+		synctest.Wait()
+		r.reload("blue", 8000)
+		r.Exclusive(func() {
+			r.refuses = func(cfg *model.Config) error {
+				if len(cfg.Clusters) < 3 {
+					return errors.New("no room for the table")
+				}
+				return nil
+			}
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := r.Reactivate(); err != nil {
+			t.Errorf("what is in force is refused: %v", err)
+		}
+		r.Exclusive(func() { r.refuses = nil })
+		time.Sleep(2 * sharedApart)
+		synctest.Wait()
+		if n := len(r.last().Clusters); n != 2 {
+			t.Errorf("%d clusters, want 2: they can become one now", n)
+		}
+		r.Close()
+	})
 }
