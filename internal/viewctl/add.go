@@ -52,7 +52,7 @@ func (o *Controller) addMade(ctx context.Context, now time.Time) {
 	if len(o.adds) == mostAdds {
 		return
 	}
-	due, isFull := o.made.due(now)
+	due, isFull := o.made.due(now, o.file.Load())
 	if isFull && !o.isFull {
 		o.cfg.Logger.Error("there is no room for a further view of a template; connections of its workloads are not balanced", "most", maxMade,
 			"remedy", "let for_each name what fewer values are known of")

@@ -203,15 +203,17 @@ func (m *made) roomLocked() int {
 	return max(maxMade-taken, 0)
 }
 
-// due are those that are to be added now, by their names, as far as there is room. They are being added from now on, until added or failed has them.
-func (m *made) due(now time.Time) (list []views.View, isFull bool) {
+// due are those that are to be added now, by their names, as far as there is room. They are being added from now on, until added or failed has them. It leaves out
+// what the file in force does not make: an attempt that ended with the file before leaves views behind that no workload may come to see, and from its sources they
+// would come, and serve a workload that returns.
+func (m *made) due(now time.Time, f *views.File) (list []views.View, isFull bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	room := m.roomLocked()
 	for _, name := range slices.Sorted(maps.Keys(m.byName)) {
 		one := m.byName[name]
 		switch {
-		case one.isThere, m.adding[name], now.Before(one.retryAt):
+		case one.isThere, m.adding[name], now.Before(one.retryAt), !f.Makes(&one.view):
 			continue
 		case m.has[name]:
 		case room == 0:

@@ -587,6 +587,38 @@ func TestWhatAnEndedAttemptWasToAddIsDueAtOnce(t *testing.T) {
 	})
 }
 
+// The workload has gone, or sees another view by the file that is in force: nothing asks for the view, and a workload that returns would have the former sources.
+func TestWhatTheFileDoesNotMakeIsNotDueWhenItsAttemptHasEnded(t *testing.T) {
+	for name, file := range map[string]string{
+		"other sources": strings.Replace(byName, "t.yaml", "u.yaml", 1), "no such template": strings.Replace(byName, "name: t,", "name: x,", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, byName)
+				r.silent = map[string]bool{"t/netns=one": true}
+				r.Of(inNetns("one"))
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				now := time.Now()
+				r.Controller.addMade(ctx, now)
+				synctest.Wait()
+				r.reload(file)
+				for len(r.adds) > 0 {
+					r.noteAdded(ctx, <-r.outcomes)
+				}
+				r.silent, r.calls = nil, nil
+				r.addMade(ctx, now)
+				r.mustHaveCalled()
+				// The former file makes it again.
+				r.reload(byName)
+				r.calls = nil
+				r.addMade(ctx, now)
+				r.mustHaveCalled("add 2 t/netns=one of t.yaml")
+			})
+		})
+	}
+}
+
 // The bootstrap of a template is checked with what it makes a view to be.
 func TestAViewOfTheFileThatBecomesATemplateIsChecked(t *testing.T) {
 	r := newRig(t, "views: [{name: t, config: t.yaml, select: [{cgroup: /t}]}]")
