@@ -124,18 +124,28 @@ type identity struct{ config, id string }
 
 // checkNode refuses a view that FILE gives the ID of another one with the same bootstrap, and so with the same control plane. Two streams of one node are allowed
 // there, but a server may have the same for both (xDS, "node"): what else of the node differs may come to nothing. seen has the names of the views before. The ID
-// of a bootstrap is one for all views that have it, which is what its user says.
+// of a bootstrap is one for all views that have it, which is what its user says. Two paths are one file by their text alone, once they are absolute: a symbolic link
+// is another file, since it may lead to another one by the time that it is read.
 func checkNode(f fields, v *View, seen map[identity]string) {
 	if v.IsTemplate() || v.Node.ID == "" || v.Config == "" {
 		return
 	}
-	is := identity{filepath.Clean(v.Config), v.Node.ID}
+	is := identity{absolute(v.Config), v.Node.ID}
 	if other, isSeen := seen[is]; isSeen {
 		f.problems.Add(f.at("node")+".id", "view %s has this id, too, and the same config: the control plane cannot tell the two apart; give each an id of its own, "+
 			"or put the selectors of both into one", other)
 		return
 	}
 	seen[is] = v.Name
+}
+
+// absolute is the path of a file by which it is compared with others. Without a working directory a relative one stays so.
+func absolute(file string) string {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return filepath.Clean(file)
+	}
+	return path
 }
 
 func view(f fields, dir string, seen map[string]bool) View {

@@ -290,6 +290,17 @@ func TestTwoViewsOfOneControlPlaneAreTwoNodes(t *testing.T) {
 			}
 		})
 	}
+	t.Run("one ID by a relative and by an absolute path", func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		dir, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Parse("f.yaml", fmt.Appendf(nil, first+"- {name: b, select: [{netns: b}], config: %s/dir/a.yaml, node: {id: x}}\n", "x", dir))
+		if want := "views[1].node.id: view a has this id, too"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
 	// Views that leave that to one bootstrap are one node by its user's choice: in FILE the order counts, and they may stand apart.
 	mustParse(t, "views:\n- {name: a, config: a.yaml, select: [{netns: a}]}\n- {name: b, config: a.yaml, select: [{netns: b}]}\n")
 }
