@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -44,6 +46,11 @@ func checkDaemon(ctx context.Context, address string, named bool) []check.Result
 // capabilitiesOf is the result about the capabilities that the daemon keeps, and what there is not without those that it lacks.
 func capabilitiesOf(list []admin.Capability, err error) check.Result {
 	r := check.Result{Name: "daemon capabilities", Status: check.OK, Detail: "not known"}
+	if failed, ok := errors.AsType[*statusError](err); ok && failed.status == http.StatusInternalServerError {
+		r.Status, r.Detail = check.Degraded, failed.text
+		r.Remedy = "remove what the reason names and start the daemon again, or start it with no others than in docs/operations.md, \"Start\""
+		return r
+	}
 	if err != nil {
 		r.Status, r.Detail, r.Remedy = check.Degraded, err.Error(), useSameVersion
 		return r

@@ -74,11 +74,11 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	}, nil
 }
 
-func (daemon) Capabilities() []admin.Capability {
+func (daemon) Capabilities() ([]admin.Capability, error) {
 	return []admin.Capability{
 		{Name: "CAP_BPF", Held: true}, {Name: "CAP_NET_ADMIN", Held: true}, {Name: "CAP_SYS_ADMIN", Feature: "pods and containers"}, {Name: "CAP_SYS_PTRACE", Feature: "pods and containers"},
 		{Name: "CAP_SYS_NICE", Held: true, Feature: "precedence on a busy machine"}, {Name: "CAP_LEASE", Feature: "the end of a change"},
-	}
+	}, nil
 }
 
 func (daemon) Guarded() []admin.Guarded {

@@ -212,7 +212,7 @@ other user changes anything, whatever admin.address.pipe.mode is. --admin none g
 func (f *runFlags) runDaemon(ctx context.Context, o node.Options) error {
 	reload := hangup.Take()
 	defer hangup.Default()
-	o.Capabilities, o.OnStart = f.dropCapabilities(o)
+	f.dropCapabilities(&o)
 	// Before it can be too late to say so.
 	if warning := check.MemoryWarning(); warning != "" {
 		o.Logger.Warn("little memory is allowed", "limit", warning)
@@ -227,22 +227,32 @@ func (f *runFlags) runDaemon(ctx context.Context, o node.Options) error {
 	return refused(explained(err, o.FastPath && !o.Auto, check.Privileged()))
 }
 
-// dropCapabilities leaves this process what the daemon uses. It returns what that is, and a function that logs it.
-func (f *runFlags) dropCapabilities(o node.Options) (list []privilege.Capability, say func()) {
+// dropCapabilities leaves this process what the daemon uses.
+func (f *runFlags) dropCapabilities(o *node.Options) {
 	have, err := privilege.Own()
 	used := privilege.Used(have, o.OtherNamespaces)
 	if err == nil {
 		err = privilege.Drop(used)
 	}
+	f.sayCapabilities(o, used, err)
+}
+
+// sayCapabilities has the daemon log and show which capabilities it keeps, or why it may keep others, too.
+func (f *runFlags) sayCapabilities(o *node.Options, used privilege.Set, err error) {
+	log := o.Logger
 	if err != nil {
-		return nil, func() { o.Logger.Warn("the daemon may keep capabilities that it does not use", "err", err) }
+		const what = "the daemon may keep capabilities that it does not use"
+		o.CapabilitiesError = fmt.Errorf("%s: %w", what, err)
+		o.OnStart = func() { log.Warn(what, "err", err) }
+		return
 	}
 	line := []any{"kept", used.String()}
 	others, nice := f.namespaces != namespacesOwn, precedence.Allowed()
 	if absent := privilege.Absent(used, others, nice); len(absent) > 0 {
 		line = append(line, "without", strings.Join(absent, "; "))
 	}
-	return privilege.List(used, others, nice), func() { o.Logger.Info("the daemon keeps the capabilities that it uses", line...) }
+	o.Capabilities = privilege.List(used, others, nice)
+	o.OnStart = func() { log.Info("the daemon keeps the capabilities that it uses", line...) }
 }
 
 // logDetail logs what an error says only when it is asked, as the verifier's with its log of many lines.

@@ -57,6 +57,7 @@ type state struct {
 	level            slog.Level
 	workloads        []Workload
 	capabilities     []Capability
+	notDropped       error
 	// changed are the calls of ReleaseWorkload and JoinWorkload, which fail with failure.
 	changed []string
 	failure error
@@ -117,7 +118,7 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 
 func (s *state) Guarded() []Guarded { return s.guarded }
 
-func (s *state) Capabilities() []Capability { return s.capabilities }
+func (s *state) Capabilities() ([]Capability, error) { return s.capabilities, s.notDropped }
 
 func (s *state) Origins() []Origin { return slices.Clone(s.origins) }
 
@@ -219,6 +220,7 @@ func TestStatusAndTextOfPages(t *testing.T) {
 		{"capabilities", &state{capabilities: []Capability{{Name: "CAP_BPF", Held: true}, {Name: "CAP_SYS_NICE", Feature: "precedence"}}}, "GET", CapabilitiesPath, 200,
 			"[\n {\n  \"name\": \"CAP_BPF\",\n  \"held\": true\n },\n {\n  \"name\": \"CAP_SYS_NICE\",\n  \"held\": false,\n  \"feature\": \"precedence\"\n }\n]\n"},
 		{"no capabilities", &state{}, "GET", CapabilitiesPath, 200, "[]\n"},
+		{"capabilities that were not dropped", &state{notDropped: errors.New("capset: denied")}, "GET", CapabilitiesPath, 500, "capset: denied\n"},
 		{"not ready says why", &state{notReady: errors.New("pool of web is not open")}, "GET", "/ready", 503, "pool of web is not open\n"},
 		{"listeners", &state{}, "GET", "/listeners", 200, "shop::127.80.0.1:8080\n"},
 		{"stats by filter", &state{}, "GET", "/stats?filter=^xlb.requests", 200, "xlb.requests.fast: 99\nxlb.requests.slow: 1\n"},

@@ -12,3 +12,9 @@ type Capability struct {
 	// Feature is what there is not without it; empty: the daemon does not start without it.
 	Feature string `json:"feature,omitempty"`
 }
+
+// capabilityRows fails where the process may have capabilities that it does not use: a list would say that it has no others.
+func (a *api) capabilityRows() ([]Capability, error) {
+	list, err := a.source.Capabilities()
+	return append([]Capability{}, list...), err
+}

@@ -72,7 +72,7 @@ func (a *api) pages() []page {
 		{WorkloadsPath, "rows of \"xlb get workloads\" (JSON)", rows(a, func() ([]Workload, error) { return append([]Workload{}, a.source.Workloads()...), nil })},
 		{QuotasPath, "rows of \"xlb get quotas\" (JSON)", rows(a, func() ([]Quota, error) { return append([]Quota{}, a.source.Quotas()...), nil })},
 		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
-		{CapabilitiesPath, "capabilities that the daemon keeps and lacks, and what there is not without them (JSON)", rows(a, func() ([]Capability, error) { return append([]Capability{}, a.source.Capabilities()...), nil })},
+		{CapabilitiesPath, "capabilities that the daemon keeps and lacks, and what there is not without them (JSON)", rows(a, a.capabilityRows)},
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},

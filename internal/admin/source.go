@@ -28,8 +28,8 @@ type Source interface {
 	Intercepted(l *model.Listener) (bool, error)
 	// Guarded lists what the daemon has taken off the fast path by itself, the largest first.
 	Guarded() []Guarded
-	// Capabilities lists those of the process, and those that it lacks.
-	Capabilities() []Capability
+	// Capabilities lists those of the process, and those that it lacks. The error says why the process may have others, too.
+	Capabilities() ([]Capability, error)
 	// Origins lists where the configuration comes from, and what was refused of it.
 	Origins() []Origin
 	// Notes are about what was accepted and is not done.

@@ -71,6 +71,8 @@ type Options struct {
 	NoAdmin bool
 	// Capabilities are those that the process keeps and lacks, to be shown; nil: that is not known.
 	Capabilities []privilege.Capability
+	// CapabilitiesError says why the process may have others, too, to be shown; nil: it has no others, or that is not known.
+	CapabilitiesError error
 	// FastPath off serves every request in user space.
 	FastPath bool
 	// SameHostTCP sends requests to endpoints on this host over TCP, as to those on others.
@@ -620,6 +622,7 @@ func (n *Node) newStatus() *status.Status {
 		Reconciler: n.reconcil, Activator: n.activator, Source: n.source, Anchors: n.anchors, Bound: n.bound, Pool: n.pool, Proxy: n.proxy, Handback: n.handback,
 		Health: n.health, Guards: n.guards, Scheduler: n.scheduler, Crashes: n.crashes, Workloads: n.workloads, Quotas: n.quotas(), Carried: n.carried, OpenTo: n.dialer.Open, Logger: n.log, Level: n.o.LogLevel, Recorder: n.recorder,
 	}
+	c.CapabilitiesError = n.o.CapabilitiesError
 	for _, one := range n.o.Capabilities {
 		c.Capabilities = append(c.Capabilities, admin.Capability(one))
 	}

@@ -8,7 +8,9 @@ import (
 )
 
 // Capabilities implements admin.Source.
-func (s *Status) Capabilities() []admin.Capability { return s.cfg.Capabilities }
+func (s *Status) Capabilities() ([]admin.Capability, error) {
+	return s.cfg.Capabilities, s.cfg.CapabilitiesError
+}
 
 // Guarded implements admin.Source.
 func (s *Status) Guarded() (list []admin.Guarded) {

@@ -35,7 +35,7 @@ var (
 	_ admin.Source   = (*Status)(nil)
 )
 
-// Config is what a Status looks at. All of it is needed but NRI and Capabilities.
+// Config is what a Status looks at. All of it is needed but NRI, Capabilities and CapabilitiesError.
 type Config struct {
 	Build metrics.Build
 	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
@@ -43,6 +43,8 @@ type Config struct {
 	Unsupported func() string
 	// Capabilities are those that the process keeps and lacks; nil: that is not known.
 	Capabilities []admin.Capability
+	// CapabilitiesError says why the process may have others, too; nil: it has no others, or that is not known.
+	CapabilitiesError error
 	// Ready is nil once connections are intercepted, or says what the daemon waits for.
 	Ready      func() error
 	Datapath   *datapath.Datapath

@@ -29,7 +29,7 @@ type shown struct{ cfg *model.Config }
 func (s shown) Config() admin.Config                           { return admin.Config{Model: s.cfg} }
 func (shown) Ready() error                                     { return nil }
 func (shown) Guarded() []admin.Guarded                         { return nil }
-func (shown) Capabilities() []admin.Capability                 { return nil }
+func (shown) Capabilities() ([]admin.Capability, error)        { return nil, nil }
 func (shown) Origins() []admin.Origin                          { return nil }
 func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
 func (shown) Notes() []admin.Note                              { return nil }
