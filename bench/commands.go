@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -177,7 +178,7 @@ func newAwaitCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:     "await",
-		Short:   "Wait until services in a row have answered, and print when the last one had; the benchmark runs this as a client",
+		Short:   "Wait until services in a row have answered, and print how many have and when the last one had; the benchmark runs this as a client",
 		Example: "  go run ./bench await --target 127.80.0.1:8080 --count 100",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -187,11 +188,9 @@ func newAwaitCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
-			at, err := chain.Await(ctx, chain.Addresses(first, count))
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(at)
+			have, err := chain.Await(ctx, chain.Addresses(first, count))
+			// Printed with an error, too: it says how many have answered then.
+			return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(have))
 		},
 	}
 	flags := cmd.Flags()

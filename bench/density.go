@@ -30,7 +30,7 @@ func newDensityCommand() *cobra.Command {
 		Long: "Measure what serving 1 to 1,000 pods takes: one XLB for the host, or an Envoy in each pod until memory ends.\n" +
 			"Each service is a network namespace with a process of its own. Needs root, iproute2 and nginx, and Envoy and nftables for that peer.\n" +
 			"bench/METHOD.md says what is measured and how.\n" +
-			"Exit code 0: done; 1: --check found a request that failed, a service that XLB did not serve, or more memory than sidecars take; 2: the run failed.",
+			"Exit code 0: done; 1: --check found a request that failed, a service that XLB did not serve, more memory than sidecars take, or that this was not compared; 2: the run failed.",
 		Example: "  go run ./bench density --out bench/results/mine --check\n\n" +
 			"  # A glance of a minute:\n" +
 			"  go run ./bench density --count 1,20 --rounds 1 --duration 1s --idle 2s",

@@ -27,7 +27,7 @@ func newInterferenceCommand() *cobra.Command {
 		Short: "Measure the latencies of one pod's clients beside a neighbour's load: one XLB, or an Envoy in each pod",
 		Long: "Measure the latencies of one pod's clients beside a neighbour's load: one XLB for the host, or an Envoy in each pod, to which rules of the pod redirect.\n" +
 			"Needs root, iproute2, nginx and wrk, and Envoy and nftables for that peer. bench/METHOD.md says what is measured and how.\n" +
-			"Exit code 0: done; 1: --check found a p99 too high, or a request that failed; 2: the run failed.",
+			"Exit code 0: done; 1: --check found a p99 too high or not compared, or a request that failed; 2: the run failed.",
 		Example: "  go run ./bench interference --out bench/results/mine --check\n\n" +
 			"  # A glance of a minute:\n" +
 			"  go run ./bench interference --rounds 1 --duration 1s --neighbours 0,8",

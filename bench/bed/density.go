@@ -155,11 +155,11 @@ func addReady(ctx context.Context, d *figures.Density, waiting *lab.Process, beg
 	if err != nil {
 		return err
 	}
-	var at time.Time
-	if err := json.Unmarshal([]byte(output), &at); err != nil {
+	var have chain.Answered
+	if err := json.Unmarshal([]byte(output), &have); err != nil {
 		return fmt.Errorf("answer of await: %w", err)
 	}
-	d.ReadySeconds += at.Sub(begin).Seconds()
+	d.ReadySeconds += have.At.Sub(begin).Seconds()
 	return nil
 }
 

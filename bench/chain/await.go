@@ -18,9 +18,15 @@ const (
 	awaitPatience = 2 * time.Second
 )
 
-// Await asks each address, one after the other and each on a connection of its own, until it has answered with status 200, and returns when the
-// last one had.
-func Await(ctx context.Context, addresses []netip.AddrPort) (time.Time, error) {
+// Answered is how many services have answered, of those in a row the first ones, and when the last of these had; the zero time without any.
+type Answered struct {
+	Count int       `json:"count"`
+	At    time.Time `json:"at"`
+}
+
+// Await asks each address, one after the other and each on a connection of its own, until it has answered with status 200. When ctx ends first, the
+// error names the address that has not, and those before it are counted.
+func Await(ctx context.Context, addresses []netip.AddrPort) (have Answered, err error) {
 	for _, address := range addresses {
 		for {
 			err := askOnce(ctx, address)
@@ -29,12 +35,13 @@ func Await(ctx context.Context, addresses []netip.AddrPort) (time.Time, error) {
 			}
 			select {
 			case <-ctx.Done():
-				return time.Time{}, fmt.Errorf("%s does not answer: %w", address, err)
+				return have, fmt.Errorf("%s does not answer: %w", address, err)
 			case <-time.After(awaitPause):
 			}
 		}
+		have = Answered{have.Count + 1, time.Now()}
 	}
-	return time.Now(), nil
+	return have, nil
 }
 
 func askOnce(ctx context.Context, address netip.AddrPort) error {

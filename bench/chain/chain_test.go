@@ -98,13 +98,13 @@ func TestAwaitWaitsForTheLastService(t *testing.T) {
 	o := Options{Listen: tcptest.FreeAddress(t), Count: 2}
 	serve(t, o)
 	begin := time.Now()
-	if at, err := Await(t.Context(), Addresses(o.Listen, 2)); err != nil || at.Before(begin) {
-		t.Errorf("Await() = %s, %v", at, err)
+	if have, err := Await(t.Context(), Addresses(o.Listen, 2)); err != nil || have.Count != 2 || have.At.Before(begin) {
+		t.Errorf("Await() = %+v, %v", have, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Await(ctx, Addresses(o.Listen, 3)); err == nil {
-		t.Error("Await() did not miss the third service")
+	if have, err := Await(ctx, Addresses(o.Listen, 3)); err == nil || have.Count != 2 {
+		t.Errorf("Await() = %+v, %v, want an error and the two before the third service", have, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/xlb-project/xlb/bench/podnet"
 )
 
-// Peers are who is measured, in the order of their trials.
+// Peers are who is measured, in the order of the first round (podnet.Order).
 func Peers() []string { return []string{peers.Direct, peers.XLB, peers.Redirected} }
 
 // Options of a run.

@@ -44,6 +44,32 @@ func spreadOf(trials []*Trial, of func(*Trial) float64) record.Spread {
 	return s
 }
 
+// measured is a figure over the rounds, or nil where one of them has none.
+func measured(trials []*Trial, of func(*Trial) (float64, bool)) *record.Spread {
+	var values []float64
+	for _, t := range trials {
+		value, ok := of(t)
+		if !ok {
+			return nil
+		}
+		values = append(values, value)
+	}
+	s, ok := record.SpreadOf(values)
+	if !ok {
+		return nil
+	}
+	return &s
+}
+
+// measuredText is the median, or "-".
+func measuredText(trials []*Trial, unit float64, of func(*Trial) (float64, bool)) string {
+	s := measured(trials, of)
+	if s == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", s.Median/unit)
+}
+
 func median(trials []*Trial, of func(*Trial) float64) float64 { return spreadOf(trials, of).Median }
 
 // spread is a figure with the least and the most, as text.
@@ -88,10 +114,37 @@ func (r *Report) writeTable(b *strings.Builder, title string, columns []string, 
 
 const mega, kilo = 1e6, 1e3
 
-func served(t *Trial) float64     { return float64(t.Reached) }
-func taken(s Stock) float64       { return float64(s.Anonymous + s.Charged) }
-func idleTaken(t *Trial) float64  { return taken(t.Idle) }
-func askedTaken(t *Trial) float64 { return taken(t.Asked) }
+func served(t *Trial) float64             { return float64(t.Reached) }
+func idleTaken(t *Trial) (float64, bool)  { return t.Idle.taken() }
+func askedTaken(t *Trial) (float64, bool) { return t.Asked.taken() }
+
+func idleCharged(t *Trial) (float64, bool) {
+	if t.Idle.Charged == nil {
+		return 0, false
+	}
+	return float64(*t.Idle.Charged), true
+}
+
+// taken is what a balancer's processes own and are charged with, where the machine says that.
+func (s Stock) taken() (float64, bool) {
+	if s.Charged == nil {
+		return 0, false
+	}
+	return float64(s.Anonymous + *s.Charged), true
+}
+
+// forEach divides by the services that are served.
+func forEach(of func(*Trial) (float64, bool)) func(*Trial) (float64, bool) {
+	return func(t *Trial) (float64, bool) {
+		value, ok := of(t)
+		return value / max(served(t), 1), ok
+	}
+}
+
+// share is the least that the kernel moved of XLB's requests; others have none.
+func share(t *Trial) (float64, bool) {
+	return min(t.Fast.Share, t.Paced.Share), t.Peer == peers.XLB
+}
 
 func takes(trials []*Trial) []string {
 	size := func(of func(*Trial) float64) string { return fmt.Sprintf("%.1f", median(trials, of)/mega) }
@@ -100,22 +153,20 @@ func takes(trials []*Trial) []string {
 		spread(trials, "%.2f", func(t *Trial) float64 { return t.ReadySeconds }),
 		spread(trials, "%.2f", func(t *Trial) float64 { return 100 * t.IdleShare }),
 		size(func(t *Trial) float64 { return float64(t.Idle.Anonymous) }),
-		size(func(t *Trial) float64 { return float64(t.Idle.Charged) }),
-		size(idleTaken),
+		measuredText(trials, mega, idleCharged),
+		measuredText(trials, mega, idleTaken),
 		size(func(t *Trial) float64 { return float64(t.Idle.PSS) }),
 		size(func(t *Trial) float64 { return float64(t.Idle.Kernel) }),
 		size(func(t *Trial) float64 { return float64(t.Idle.Machine) }),
-		size(askedTaken),
+		measuredText(trials, mega, askedTaken),
 		size(func(t *Trial) float64 { return float64(t.Asked.Machine) }),
 	}
 }
 
 // each divides by the services that are served.
 func each(trials []*Trial) []string {
-	size := func(of func(*Trial) float64) string {
-		return fmt.Sprintf("%.1f", median(trials, func(t *Trial) float64 { return of(t) / max(served(t), 1) })/kilo)
-	}
-	return []string{size(idleTaken), size(askedTaken), size(func(t *Trial) float64 { return float64(t.Idle.Machine) })}
+	machine := func(t *Trial) (float64, bool) { return float64(t.Idle.Machine), true }
+	return []string{measuredText(trials, kilo, forEach(idleTaken)), measuredText(trials, kilo, forEach(askedTaken)), measuredText(trials, kilo, forEach(machine))}
 }
 
 func loads(trials []*Trial) []string {
@@ -127,14 +178,13 @@ func loads(trials []*Trial) []string {
 	}
 	row := append([]string{spread(trials, "%.0f", func(t *Trial) float64 { return t.Fast.Rate })}, load(func(t *Trial) Load { return t.Fast })...)
 	row = append(row, load(func(t *Trial) Load { return t.Paced })...)
-	errors, share := int64(0), 1.0
+	errors := int64(0)
 	for _, t := range trials {
 		errors += t.errors()
-		share = min(share, t.Fast.Share, t.Paced.Share)
 	}
 	shareText := "-"
-	if trials[0].Peer == peers.XLB {
-		shareText = fmt.Sprintf("%.3f", share)
+	if least := measured(trials, share); least != nil {
+		shareText = fmt.Sprintf("%.3f", least.Min)
 	}
 	return append(row, shareText, fmt.Sprint(errors))
 }
@@ -159,23 +209,55 @@ func (r Report) Failures() (n int) {
 const comparedFrom = 100
 
 // Missed names what XLB misses: it serves every service, without an error, and from comparedFrom services on with no more memory than the sidecars take
-// of those services that have one.
+// of those services that have one. It also names what could not be compared, so that no check is passed by what was not measured.
 func (r Report) Missed() (missed []string) {
+	compared := false
 	for _, n := range r.Options.Counts {
-		trials := r.trials(peers.XLB, n)
-		for _, t := range trials {
-			if t.errors() > 0 || t.Reached < n {
-				missed = append(missed, fmt.Sprintf("%d services, round %d: XLB serves %d, with %d errors", n, t.Cycle, t.Reached, t.errors()))
-			}
-		}
-		sidecars := r.trials(peers.Redirected, n)
-		if n < comparedFrom || len(trials) == 0 || len(sidecars) == 0 {
+		missed = append(missed, r.unserved(n)...)
+		if n < comparedFrom {
 			continue
 		}
-		has, may := median(trials, idleTaken), median(sidecars, idleTaken)
-		if has > may {
-			missed = append(missed, fmt.Sprintf("%d services: XLB takes %.1f MB, the sidecars %.1f MB", n, has/mega, may/mega))
+		compared = true
+		if text := r.missedMemory(n); text != "" {
+			missed = append(missed, text)
+		}
+	}
+	if !compared {
+		missed = append(missed, fmt.Sprintf("memory: not compared, which is from %d services on: measure so many (--count)", comparedFrom))
+	}
+	return missed
+}
+
+// unserved names the trials in which a service or a request behind XLB was not served.
+func (r *Report) unserved(n int) (missed []string) {
+	trials := r.trials(peers.XLB, n)
+	if len(trials) == 0 {
+		return []string{fmt.Sprintf("%d services: XLB was not measured", n)}
+	}
+	for _, t := range trials {
+		if t.errors() > 0 || t.Reached < n {
+			missed = append(missed, fmt.Sprintf("%d services, round %d: XLB serves %d, with %d errors", n, t.Cycle, t.Reached, t.errors()))
+			continue
+		}
+		if t.Fast.Requests == 0 || t.Paced.Requests == 0 {
+			missed = append(missed, fmt.Sprintf("%d services, round %d: a load behind XLB had no answer", n, t.Cycle))
 		}
 	}
 	return missed
+}
+
+// missedMemory says that XLB takes more than the sidecars, or why that is not known.
+func (r *Report) missedMemory(n int) string {
+	trials, sidecars := r.trials(peers.XLB, n), r.trials(peers.Redirected, n)
+	if len(trials) == 0 || len(sidecars) == 0 {
+		return fmt.Sprintf("%d services: memory not compared: measure both %s and %s (--peers)", n, peers.XLB, peers.Redirected)
+	}
+	has, may := measured(trials, idleTaken), measured(sidecars, idleTaken)
+	if has == nil || may == nil {
+		return fmt.Sprintf("%d services: memory not compared: no memory cgroup says what the kernel charges; mount v1's memory controller, or have the root of v2 pass on its own (+memory in cgroup.subtree_control)", n)
+	}
+	if has.Median > may.Median {
+		return fmt.Sprintf("%d services: XLB takes %.1f MB, the sidecars %.1f MB", n, has.Median/mega, may.Median/mega)
+	}
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/xlb-project/xlb/bench/lab"
@@ -43,10 +42,7 @@ func (r *Report) count(ctx context.Context, services int, progress io.Writer) (e
 		return err
 	}
 	for round := range r.Options.Rounds {
-		for _, peer := range Peers() {
-			if !slices.Contains(r.Options.Peers, peer) {
-				continue
-			}
+		for _, peer := range podnet.Order(Peers(), r.Options.Peers, round) {
 			t := Trial{Peer: peer, Services: services, Cycle: round + 1}
 			if err := t.measure(ctx, n, &r.Options); err != nil {
 				t.Failure = err.Error()

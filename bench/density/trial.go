@@ -3,6 +3,7 @@
 package density
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/xlb-project/xlb/bench/chain"
 	"github.com/xlb-project/xlb/bench/lab"
 	loadgen "github.com/xlb-project/xlb/bench/load"
 	"github.com/xlb-project/xlb/bench/peers"
@@ -22,14 +24,14 @@ type Stock struct {
 	// PSS and Anonymous are of all its processes (lab.Memory).
 	PSS       int64 `json:"pss_bytes"`
 	Anonymous int64 `json:"anonymous_bytes"`
-	// Charged is the kernel's memory with which the cgroup of the balancer's processes is charged; 0: this machine has no such cgroup.
-	Charged int64 `json:"charged_bytes"`
+	// Charged is the kernel's memory with which the cgroup of the balancer's processes is charged; nil: this machine has no such cgroup.
+	Charged *int64 `json:"charged_bytes"`
 	// Kernel and Machine are how much more the whole machine's kernel has, and how much less the machine can give, than before the balancer started.
 	Kernel  int64 `json:"kernel_bytes"`
 	Machine int64 `json:"machine_bytes"`
 }
 
-// Load is what clients measured.
+// Load is what clients measured. Errors are those of the warm-up before it, too.
 type Load struct {
 	Requests int64   `json:"requests"`
 	Errors   int64   `json:"errors"`
@@ -50,7 +52,8 @@ type Trial struct {
 	Cycle    int    `json:"round"`
 	// Failure says why it has no figures.
 	Failure string `json:"failure,omitempty"`
-	// Reached is how many services are served: fewer than there are where memory ended.
+	// Reached is how many services are served: fewer than there are where memory ended, or where one behind XLB did not answer, of which only those before
+	// it count.
 	Reached int `json:"reached"`
 	// ReadySeconds is from the start of the first balancer until a client has had an answer from every service that is served.
 	ReadySeconds float64 `json:"ready_seconds"`
@@ -69,8 +72,8 @@ func (t Trial) String() string {
 	if t.Failure != "" {
 		return name + ": failed: " + t.Failure
 	}
-	text := fmt.Sprintf("%s: %d served after %.2f s; at rest %.2f %% of a processor, own %d MB, charged %d MB, the machine + %d MB; %.0f req/s, at a rate p50 %d us p99 %d us, %d errors",
-		name, t.Reached, t.ReadySeconds, 100*t.IdleShare, t.Idle.Anonymous/mega, t.Idle.Charged/mega, t.Idle.Machine/mega, t.Fast.Rate, t.Paced.P50, t.Paced.P99, t.errors())
+	text := fmt.Sprintf("%s: %d served after %.2f s; at rest %.2f %% of a processor, own %d MB, charged %s MB, the machine + %d MB; %.0f req/s, at a rate p50 %d us p99 %d us, %d errors",
+		name, t.Reached, t.ReadySeconds, 100*t.IdleShare, t.Idle.Anonymous/mega, t.Idle.chargedText(), t.Idle.Machine/mega, t.Fast.Rate, t.Paced.P50, t.Paced.P99, t.errors())
 	if t.Peer == peers.XLB {
 		text += fmt.Sprintf("; fast %.3f, %.3f", t.Fast.Share, t.Paced.Share)
 	}
@@ -78,6 +81,13 @@ func (t Trial) String() string {
 		text += ", the first: " + first
 	}
 	return text
+}
+
+func (s Stock) chargedText() string {
+	if s.Charged == nil {
+		return "-"
+	}
+	return fmt.Sprint(*s.Charged / mega)
 }
 
 func (t *Trial) errors() int64 { return t.Fast.Errors + t.Paced.Errors }
@@ -95,7 +105,7 @@ type measurement struct {
 
 func (t *Trial) measure(ctx context.Context, n *podnet.Net, o *Options) (err error) {
 	m := measurement{Trial: t, net: n, o: o}
-	if m.charge, err = lab.NewCharge(); err != nil {
+	if m.charge, err = lab.NewCharge(n.Cgroup(lab.Balancer)); err != nil {
 		return err
 	}
 	if m.used, m.kernel, err = lab.StillMemory(); err == nil {
@@ -111,6 +121,12 @@ func (m *measurement) all(ctx context.Context) (err error) {
 	if err := m.start(ctx); err != nil {
 		return err
 	}
+	if m.Peer == peers.XLB && m.Reached == 0 {
+		// That is what --check is about, and there is no load without a service.
+		m.Idle, err = m.stock()
+		m.Asked = m.Idle
+		return err
+	}
 	// What the start has left to do is done then.
 	if err := pause(ctx, m.o.Idle); err != nil {
 		return err
@@ -121,19 +137,27 @@ func (m *measurement) all(ctx context.Context) (err error) {
 	if m.Idle, err = m.stock(); err != nil {
 		return err
 	}
+	var warm Load
 	if m.o.Warmup > 0 {
-		if _, err := m.load(ctx, 0, m.o.Warmup); err != nil {
+		if warm, err = m.load(ctx, 0, m.o.Warmup); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
 	if m.Fast, err = m.load(ctx, 0, m.o.Duration); err != nil {
 		return err
 	}
+	m.Fast.addErrors(warm)
 	if m.Paced, err = m.load(ctx, m.o.Rate, m.o.Duration); err != nil {
 		return err
 	}
 	m.Asked, err = m.stock()
 	return err
+}
+
+// addErrors counts those of the warm-up, which came first.
+func (l *Load) addErrors(warm Load) {
+	l.Errors += warm.Errors
+	l.First = cmp.Or(warm.First, l.First)
 }
 
 // clients are in the first pod, and the services are the others.
@@ -168,8 +192,12 @@ func (m *measurement) start(ctx context.Context) error {
 		}
 		return nil
 	}
-	m.Reached = m.Services
-	return m.await(ctx, m.first(), m.Services, begin)
+	have, err := m.await(ctx, m.first(), m.Services, begin)
+	m.Reached = have
+	if m.Peer == peers.XLB && errors.Is(err, errUnanswered) {
+		return nil
+	}
+	return err
 }
 
 // startSidecars starts that of the clients, and then those of services, some at once, until each has one or memory ends.
@@ -197,7 +225,7 @@ func (m *measurement) startSidecars(ctx context.Context, begin time.Time) error 
 			}
 			m.running = append(m.running, sidecar)
 		}
-		if err := m.await(ctx, m.services()[m.Reached].Address, len(batch), begin); err != nil {
+		if _, err := m.await(ctx, m.services()[m.Reached].Address, len(batch), begin); err != nil {
 			return err
 		}
 		m.Reached += len(batch)
@@ -208,22 +236,35 @@ func (m *measurement) startSidecars(ctx context.Context, begin time.Time) error 
 // awaitPatience bounds the wait for services.
 const awaitPatience = 3 * time.Minute
 
-// await has a client wait for services.
-func (m *measurement) await(ctx context.Context, first netip.AddrPort, count int, begin time.Time) error {
+// errUnanswered: the client's patience ended before all services had answered.
+var errUnanswered = errors.New("a service does not answer")
+
+// await has a client wait for services in a row, and returns how many of them answered before the first that did not.
+func (m *measurement) await(ctx context.Context, first netip.AddrPort, count int, begin time.Time) (int, error) {
 	waiting, err := m.clients().StartSelf("await", "--target", first.String(), "--count", strconv.Itoa(count), "--patience", awaitPatience.String())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	output, err := waiting.Wait(ctx)
-	if err != nil {
-		return err
+	_, err = waiting.Wait(ctx)
+	if ctx.Err() != nil {
+		return 0, err
 	}
-	var at time.Time
-	if err := json.Unmarshal([]byte(output), &at); err != nil {
-		return fmt.Errorf("answer of await: %w", err)
+	have, err := answered(waiting.Output(), err)
+	if have.Count > 0 {
+		m.ReadySeconds = have.At.Sub(begin).Seconds()
 	}
-	m.ReadySeconds = at.Sub(begin).Seconds()
-	return nil
+	return have.Count, err
+}
+
+// answered reads what an await has written and how it ended; it writes how many have answered also when not all have.
+func answered(output string, ended error) (have chain.Answered, err error) {
+	if err := json.Unmarshal([]byte(output), &have); err != nil {
+		return chain.Answered{}, errors.Join(ended, fmt.Errorf("answer of await: %w", err))
+	}
+	if ended != nil {
+		return have, fmt.Errorf("%w: %w", errUnanswered, ended)
+	}
+	return have, nil
 }
 
 // load spreads connections over all services that are served; rate 0: each asks as soon as it may.
@@ -303,7 +344,11 @@ func (m *measurement) stock() (s Stock, err error) {
 		own.Add(memory)
 	}
 	s.PSS, s.Anonymous = own.PSS, own.Anonymous
-	s.Charged, _, err = m.charge.Read()
+	if !m.charge.Reads() {
+		return s, nil
+	}
+	charged, _, err := m.charge.Read()
+	s.Charged = &charged
 	return s, err
 }
 

@@ -84,7 +84,7 @@ func (r Report) Write(w io.Writer) error {
 	b.WriteString("What the columns mean and how the figures came about: [METHOD.md](../../METHOD.md).\n\n")
 	fmt.Fprintf(&b, "%d rounds of %s; the watched clients send %g requests a second over %d connections. Medians over the rounds, ratios within each, with the least and the most.\n\n",
 		r.Options.Rounds, r.Options.Duration, r.Options.Rate, r.Options.Connections)
-	b.WriteString("| neighbour's connections | peer | p50 us | p99 us | p50 x direct | p99 x direct | p99 x without neighbour | errors | the neighbour got: req/s | x direct |\n" + strings.Repeat("| --- ", 10) + "|\n")
+	b.WriteString("| neighbour's connections | peer | p50 us | p99 us | p50 x direct | p99 x direct | p99 x without neighbour | errors | the neighbour got: req/s | x direct | errors |\n" + strings.Repeat("| --- ", 11) + "|\n")
 	for _, n := range r.Options.Neighbours {
 		for _, peer := range Peers() {
 			r.writeRow(&b, series{peer, n})
@@ -114,13 +114,14 @@ func (r *Report) writeRow(b *strings.Builder, s series) {
 		return
 	}
 	direct, alone := series{peers.Direct, s.neighbour}, series{s.peer, 0}
-	errors := int64(0)
+	errors, besideErrors := int64(0), int64(0)
 	for _, l := range r.loads(s) {
 		errors += l.Errors
+		besideErrors += l.GotErrors
 	}
-	fmt.Fprintf(b, "| %d | %s | %.0f | %.0f | %s | %s | %s | %d | %.0f | %s |\n", s.neighbour, s.peer, r.figure(s, p50).Median, r.figure(s, p99).Median,
+	fmt.Fprintf(b, "| %d | %s | %.0f | %.0f | %s | %s | %s | %d | %.0f | %s | %d |\n", s.neighbour, s.peer, r.figure(s, p50).Median, r.figure(s, p99).Median,
 		ratioText(r.ratio(s, direct, p50)), ratioText(r.ratio(s, direct, p99)), ratioText(r.ratio(s, alone, p99)), errors,
-		r.figure(s, got).Median, ratioText(r.ratio(s, direct, got)))
+		r.figure(s, got).Median, ratioText(r.ratio(s, direct, got)), besideErrors)
 }
 
 // Save writes results.json and results.md into dir.
@@ -139,25 +140,50 @@ func (r Report) Failures() (n int) {
 	return n
 }
 
-// Missed names where a request behind XLB failed, or its p99 is above what it may be to that of direct connections or of sidecars.
+// Missed names where a request behind XLB failed, or its p99 is above what it may be to that of direct connections or of sidecars. It also names what
+// could not be compared, so that no check is passed by what was not measured.
 func (r Report) Missed() (missed []string) {
 	for _, n := range r.Options.Neighbours {
-		xlb := series{peers.XLB, n}
-		for _, l := range r.loads(xlb) {
-			if l.Errors > 0 {
-				missed = append(missed, fmt.Sprintf("neighbour of %d connections, round %d: %d errors behind XLB", n, l.Cycle, l.Errors))
+		for _, l := range r.loads(series{peers.XLB, n}) {
+			if l.Errors > 0 || l.GotErrors > 0 {
+				missed = append(missed, fmt.Sprintf("%s: %d errors behind XLB, and %d of the neighbour", nameOf(l), l.Errors, l.GotErrors))
+			}
+			if n > 0 && l.Got == 0 {
+				missed = append(missed, nameOf(l)+": the neighbour behind XLB had no answer")
 			}
 		}
-		if !slices.Contains(checked, n) {
+		// Behind the other peers only what is compared counts.
+		for _, peer := range Peers() {
+			for _, l := range r.loads(series{peer, n}) {
+				if l.Requests == 0 && (peer == peers.XLB || slices.Contains(checked, n)) {
+					missed = append(missed, fmt.Sprintf("%s: the watched clients of %s had no answer", nameOf(l), peer))
+				}
+			}
+		}
+	}
+	for _, n := range checked {
+		missed = append(missed, r.missedBeside(n)...)
+	}
+	return missed
+}
+
+func nameOf(l *Load) string {
+	return fmt.Sprintf("neighbour of %d connections, round %d", l.Neighbour, l.Cycle)
+}
+
+// missedBeside compares beside a neighbour.
+func (r *Report) missedBeside(n int) (missed []string) {
+	for _, to := range []struct {
+		peer string
+		most float64
+	}{{peers.Direct, mostToDirect}, {peers.Redirected, mostToSidecars}} {
+		ratio, ok := r.ratio(series{peers.XLB, n}, series{to.peer, n}, p99)
+		if !ok {
+			missed = append(missed, fmt.Sprintf("neighbour of %d connections: p99 not compared to that of %s: measure both %s and it beside that neighbour (--peers, --neighbours)", n, to.peer, peers.XLB))
 			continue
 		}
-		for _, to := range []struct {
-			peer string
-			most float64
-		}{{peers.Direct, mostToDirect}, {peers.Redirected, mostToSidecars}} {
-			if ratio, ok := r.ratio(xlb, series{to.peer, n}, p99); ok && ratio.Median > to.most {
-				missed = append(missed, fmt.Sprintf("neighbour of %d connections: p99 is %s times that of %s, which may be %g", n, ratioText(ratio, true), to.peer, to.most))
-			}
+		if ratio.Median > to.most {
+			missed = append(missed, fmt.Sprintf("neighbour of %d connections: p99 is %s times that of %s, which may be %g", n, ratioText(ratio, true), to.peer, to.most))
 		}
 	}
 	return missed

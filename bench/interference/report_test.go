@@ -59,7 +59,7 @@ func TestReportHasRatiosToDirectAndToNoNeighbour(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| 8 | xlb | 50 | 360 | 1.00 [1.00..1.00] | 0.90 [0.90..0.90] | 3.00 [3.00..3.00] | 0 | 20000 |",
+		"| 8 | xlb | 50 | 360 | 1.00 [1.00..1.00] | 0.90 [0.90..0.90] | 3.00 [3.00..3.00] | 0 | 20000 | 1.00 [1.00..1.00] | 0 |",
 		"| 8 | envoy-sidecars | 50 | 4000 | 1.00 [1.00..1.00] | 10.00 [10.00..10.00] | - |",
 		"out of luck",
 	} {
@@ -76,22 +76,40 @@ func TestReportHasRatiosToDirectAndToNoNeighbour(t *testing.T) {
 	}
 }
 
+// complete has all that is compared, and is good.
+func complete() []Load {
+	return []Load{
+		one(peers.Direct, 8, 100), one(peers.XLB, 8, 110), one(peers.Redirected, 8, 110),
+		one(peers.Direct, 64, 100), one(peers.XLB, 64, 110), one(peers.Redirected, 64, 110),
+	}
+}
+
 func TestCheckFindsWhatIsMissed(t *testing.T) {
-	failing := one(peers.XLB, 128, 1)
-	failing.Errors = 2
+	const xlb = 1
 	for _, tt := range []struct {
-		name  string
-		loads []Load
-		want  string
+		name   string
+		change func([]Load) []Load
+		want   string
 	}{
-		{"nothing", []Load{one(peers.Direct, 8, 100), one(peers.XLB, 8, 110), one(peers.Redirected, 8, 110)}, ""},
-		{"slower than direct", []Load{one(peers.Direct, 8, 100), one(peers.XLB, 8, 111)}, "times that of direct"},
-		{"slower than sidecars", []Load{one(peers.XLB, 8, 111), one(peers.Redirected, 8, 110)}, "times that of envoy-sidecars"},
-		{"a neighbour without a target", []Load{one(peers.Direct, 128, 100), one(peers.XLB, 128, 900)}, ""},
-		{"a request", []Load{failing}, "2 errors"},
+		{"nothing", func(l []Load) []Load { return l }, ""},
+		{"slower than direct", func(l []Load) []Load { l[xlb].P99 = 111; l[2].P99 = 200; return l }, "times that of direct"},
+		{"slower than sidecars", func(l []Load) []Load { l[2].P99 = 109; return l }, "times that of envoy-sidecars"},
+		{"a neighbour without a target", func(l []Load) []Load { return append(l, one(peers.Direct, 128, 100), one(peers.XLB, 128, 900)) }, ""},
+		{"a request", func(l []Load) []Load { l[xlb].Errors = 2; return l }, "2 errors"},
+		{"a request without a target", func(l []Load) []Load { l = append(l, one(peers.XLB, 128, 900)); l[6].Errors = 2; return l }, "2 errors"},
+		{"a request of the neighbour", func(l []Load) []Load { l[xlb].GotErrors = 3; return l }, "3 of the neighbour"},
+		{"every request of the neighbour", func(l []Load) []Load { l[xlb].Got = 0; return l }, "the neighbour behind XLB had no answer"},
+		{"every request", func(l []Load) []Load { l[xlb].Requests, l[xlb].P99 = 0, 0; return l }, "the watched clients of xlb had no answer"},
+		{"every direct request", func(l []Load) []Load { l[0].Requests, l[0].P99 = 0, 0; return l }, "the watched clients of direct had no answer"},
+		{"others' requests", func(l []Load) []Load { l[2].Errors, l[2].GotErrors = 1, 1; return l }, ""},
+		{"direct not measured", func(l []Load) []Load { return l[1:] }, "neighbour of 8 connections: p99 not compared to that of direct"},
+		{"XLB alone", func(l []Load) []Load { return l[xlb : xlb+1] }, "neighbour of 8 connections: p99 not compared to that of envoy-sidecars"},
+		{"no neighbour with a target", func([]Load) []Load { return []Load{one(peers.XLB, 0, 1)} }, "neighbour of 64 connections: p99 not compared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := strings.Join(Report{Options: options(), Loads: tt.loads}.Missed(), "\n")
+			o := options()
+			o.Neighbours = []int{0, 8, 64, 128}
+			got := strings.Join(Report{Options: o, Loads: tt.change(complete())}.Missed(), "\n")
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

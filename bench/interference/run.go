@@ -3,6 +3,7 @@
 package interference
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 	"github.com/xlb-project/xlb/bench/wrk"
 )
 
-// Peers are who is measured, in the order of a cycle.
+// Peers are who is measured, in the order of the first round (podnet.Order).
 func Peers() []string { return []string{peers.Direct, peers.XLB, peers.Redirected} }
 
 // Options of a run.
@@ -87,12 +88,15 @@ type Load struct {
 	// Failure says why it has no figures.
 	Failure  string `json:"failure,omitempty"`
 	Requests int64  `json:"requests"`
-	Errors   int64  `json:"errors"`
-	First    string `json:"first_error,omitempty"`
-	P50      int64  `json:"p50_us"`
-	P99      int64  `json:"p99_us"`
+	// Errors are those of the warm-up, too.
+	Errors int64  `json:"errors"`
+	First  string `json:"first_error,omitempty"`
+	P50    int64  `json:"p50_us"`
+	P99    int64  `json:"p99_us"`
 	// Got is what the neighbour got, in requests a second.
 	Got float64 `json:"neighbour_rate"`
+	// GotErrors are the neighbour's requests and connections that failed.
+	GotErrors int64 `json:"neighbour_errors"`
 }
 
 // String is a line of progress.
@@ -101,9 +105,9 @@ func (l Load) String() string {
 	if l.Failure != "" {
 		return name + ": failed: " + l.Failure
 	}
-	text := fmt.Sprintf("%s: p50 %d us  p99 %d us  %d errors; the neighbour %.0f req/s", name, l.P50, l.P99, l.Errors, l.Got)
+	text := fmt.Sprintf("%s: p50 %d us  p99 %d us  %d errors; the neighbour %.0f req/s  %d errors", name, l.P50, l.P99, l.Errors, l.Got, l.GotErrors)
 	if l.First != "" {
-		text += ", the first: " + l.First
+		text += "; the watched clients' first: " + l.First
 	}
 	return text
 }
@@ -130,10 +134,7 @@ func Run(ctx context.Context, o Options, progress io.Writer) (r Report, err erro
 		return r, err
 	}
 	for round := range o.Rounds {
-		for _, peer := range Peers() {
-			if !slices.Contains(o.Peers, peer) {
-				continue
-			}
+		for _, peer := range podnet.Order(Peers(), o.Peers, round) {
 			loads := s.trial(ctx, peer, round+1)
 			if ctx.Err() != nil {
 				return r, ctx.Err()
@@ -227,8 +228,9 @@ func (s *site) target(peer string, client int) netip.AddrPort {
 
 // measure measures the watched clients beside the neighbour.
 func (s *site) measure(ctx context.Context, l *Load) (err error) {
+	var warm loadgen.Report
 	if s.o.Warmup > 0 {
-		if _, err := s.watch(ctx, l.Peer, s.o.Warmup); err != nil {
+		if warm, err = s.watch(ctx, l.Peer, s.o.Warmup); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
@@ -245,7 +247,7 @@ func (s *site) measure(ctx context.Context, l *Load) (err error) {
 		}
 	}
 	report, err := s.watch(ctx, l.Peer, s.o.Duration)
-	l.Requests, l.Errors, l.First = report.Requests, report.Errors, report.FirstError
+	l.Requests, l.Errors, l.First = report.Requests, warm.Errors+report.Errors, cmp.Or(warm.FirstError, report.FirstError)
 	l.P50, l.P99 = report.Latency.Quantile(0.5), report.Latency.Quantile(0.99)
 	if noise == nil {
 		return err
@@ -255,7 +257,7 @@ func (s *site) measure(ctx context.Context, l *Load) (err error) {
 		return err
 	}
 	beside, err := wrk.Parse(output, l.Neighbour)
-	l.Got = beside.Rate()
+	l.Got, l.GotErrors = beside.Rate(), beside.Errors
 	return err
 }
 

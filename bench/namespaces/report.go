@@ -175,7 +175,11 @@ func (r *Report) missed(pods series) (missed []string) {
 			}
 		}
 	}
-	if to, ok := r.ratio(pods, one, rate); ok && to.Median < least {
+	to, ok := r.ratio(pods, one, rate)
+	if !ok {
+		return append(missed, name+": requests not compared, because one place has no answer in any round")
+	}
+	if to.Median < least {
 		direct, has := r.ratio(series{pods.topology, pods.connections, peers.Direct, true}, series{pods.topology, pods.connections, peers.Direct, false}, rate)
 		missed = append(missed, fmt.Sprintf("%s: between pods %s times the requests of one namespace, which must be %g; direct connections have %s", name, ratioText(to, true), least, ratioText(direct, has)))
 	}

@@ -93,6 +93,7 @@ func TestCheckFindsWhatIsMissed(t *testing.T) {
 		{"slow between pods", func(loads []Load) { loads[3].Rate = 1800 }, "between pods 0.950"},
 		{"a request", func(loads []Load) { loads[4].Errors = 1 }, "1 errors"},
 		{"the proxy", func(loads []Load) { loads[2].Fast = 0.5 }, "the kernel moved 0.500"},
+		{"every request in one namespace", func(loads []Load) { loads[2].Rate, loads[5].Rate = 0, 0 }, "not compared"},
 		{"direct is slow", func(loads []Load) { loads[1].Rate = 1 }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -66,7 +66,8 @@ type Load struct {
 	Rate    float64 `json:"rate"`
 	P50     int64   `json:"p50_us"`
 	P99     int64   `json:"p99_us"`
-	Errors  int64   `json:"errors"`
+	// Errors are those of the warm-up, too.
+	Errors int64 `json:"errors"`
 	// Fast is the share of XLB's requests that the kernel moved.
 	Fast float64 `json:"fast_share,omitempty"`
 }
@@ -220,10 +221,17 @@ func (s *site) measure(ctx context.Context, l Load, pods bool) Load {
 }
 
 func (s *site) load(ctx context.Context, l *Load, at placement, target netip.AddrPort) error {
+	warmErrors := int64(0)
 	if s.o.Warmup > 0 {
-		if _, err := s.ask(ctx, at, target, l.Connections, s.o.Warmup); err != nil {
+		output, err := s.ask(ctx, at, target, l.Connections, s.o.Warmup)
+		if err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
+		warm, err := wrk.Parse(output, l.Connections)
+		if err != nil {
+			return fmt.Errorf("warm up: %w", err)
+		}
+		warmErrors = warm.Errors
 	}
 	before, err := s.moved(l.Peer)
 	if err != nil {
@@ -241,7 +249,7 @@ func (s *site) load(ctx context.Context, l *Load, at placement, target netip.Add
 	if err != nil {
 		return err
 	}
-	l.Rate, l.Errors = report.Rate(), report.Errors
+	l.Rate, l.Errors = report.Rate(), warmErrors+report.Errors
 	l.P50, l.P99 = report.Latency.Quantile(0.5), report.Latency.Quantile(0.99)
 	l.Fast = after.ShareSince(before)
 	return nil

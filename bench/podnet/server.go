@@ -65,7 +65,8 @@ func chainAwait(ctx context.Context, p *Pod) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = lab.Within(p.ns, func() (err error) {
-		at, err = chain.Await(ctx, []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ServerPort)})
+		have, err := chain.Await(ctx, []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), ServerPort)})
+		at = have.At
 		return err
 	})
 	return at, err

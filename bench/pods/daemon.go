@@ -68,7 +68,7 @@ func startDaemon(ctx context.Context, l *lab.Lab, xlb string, ports int) (d *dae
 	if err := writeConfiguration(file, ports); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
-	if d.charge, err = lab.NewCharge(); err != nil {
+	if d.charge, err = lab.NewCharge(l.Cgroup(lab.Balancer)); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	path, args := d.charge.Within(xlb, "run", "--config", file, "--admin", admin.String(), "--namespaces", "all", "--fast-path", "on", "--cgroup", l.Workload())

@@ -111,7 +111,7 @@ var benchLayers = map[string][]string{
 	"pods":         {"lab", "load", "record"},        // XLB alone
 	"neighbours":   {"lab", "load", "record"},
 	"podnet":       {"chain", "lab", "peers"}, // pods, and what serves them
-	"density":      {"lab", "load", "peers", "podnet", "record"},
+	"density":      {"chain", "lab", "load", "peers", "podnet", "record"},
 	"interference": {"lab", "load", "peers", "podnet", "record", "wrk"},
 	"namespaces":   {"lab", "peers", "podnet", "record", "wrk"},
 }
