@@ -128,10 +128,10 @@ func (m *measurement) all(ctx context.Context) (err error) {
 		return err
 	}
 	// What the start has left to do is done then.
-	if err := pause(ctx, m.o.Idle); err != nil {
+	if err := lab.Pause(ctx, m.o.Idle); err != nil {
 		return err
 	}
-	if m.IdleShare, err = m.processor(ctx, m.o.Idle); err != nil {
+	if m.IdleShare, err = m.net.ProcessorShare(ctx, lab.Balancer, m.o.Idle); err != nil {
 		return err
 	}
 	if m.Idle, err = m.stock(); err != nil {
@@ -315,20 +315,6 @@ func (m *measurement) moved() (podnet.Moved, error) {
 	return m.net.Moved()
 }
 
-// processor is the share of one that the balancer uses for so long.
-func (m *measurement) processor(ctx context.Context, long time.Duration) (float64, error) {
-	before, err := m.net.CPU(lab.Balancer)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	if err := pause(ctx, long); err != nil {
-		return 0, err
-	}
-	after, err := m.net.CPU(lab.Balancer)
-	return (after - before).Seconds() / time.Since(began).Seconds(), err
-}
-
 func (m *measurement) stock() (s Stock, err error) {
 	used, kernel, err := lab.MachineMemory()
 	if err != nil {
@@ -350,13 +336,4 @@ func (m *measurement) stock() (s Stock, err error) {
 	charged, _, err := m.charge.Read()
 	s.Charged = &charged
 	return s, err
-}
-
-func pause(ctx context.Context, long time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(long):
-		return nil
-	}
 }

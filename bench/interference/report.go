@@ -102,12 +102,7 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
-func ratioText(s record.Spread, ok bool) string {
-	if !ok {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f [%.2f..%.2f]", s.Median, s.Min, s.Max)
-}
+func ratioText(s record.Spread, ok bool) string { return s.Text(2, ok) }
 
 func (r *Report) writeRow(b *strings.Builder, s series) {
 	if len(r.loads(s)) == 0 {

@@ -160,6 +160,30 @@ func (l *Lab) Within(h Host, f func() error) error { return Within(l.Namespace(h
 // CPU returns the processor time that the processes of a role have used.
 func (l *Lab) CPU(r Role) (time.Duration, error) { return CPUOf(l.Cgroup(r)) }
 
+// ProcessorShare is the share of one processor that a role's processes use for so long.
+func (l *Lab) ProcessorShare(ctx context.Context, r Role, long time.Duration) (float64, error) {
+	before, err := l.CPU(r)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := Pause(ctx, long); err != nil {
+		return 0, err
+	}
+	after, err := l.CPU(r)
+	return (after - before).Seconds() / time.Since(began).Seconds(), err
+}
+
+// Pause returns after so long, or with the error of ctx once that has ended.
+func Pause(ctx context.Context, long time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(long):
+		return nil
+	}
+}
+
 // Sysctl reads a sysctl as the clients' namespace has it, named with slashes:
 // "net/ipv4/tcp_rmem".
 func (l *Lab) Sysctl(name string) (value string, err error) {

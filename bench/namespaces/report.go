@@ -110,12 +110,7 @@ func (r Report) Write(w io.Writer) error {
 	return err
 }
 
-func ratioText(s record.Spread, ok bool) string {
-	if !ok {
-		return "-"
-	}
-	return fmt.Sprintf("%.3f [%.3f..%.3f]", s.Median, s.Min, s.Max)
-}
+func ratioText(s record.Spread, ok bool) string { return s.Text(3, ok) }
 
 func (r *Report) writeRow(b *strings.Builder, pods series) {
 	one := pods

@@ -25,9 +25,7 @@ type Report struct {
 }
 
 // ratioText is of ratios over the rounds.
-func ratioText(s record.Spread) string {
-	return fmt.Sprintf("%.2f [%.2f..%.2f]", s.Median, s.Min, s.Max)
-}
+func ratioText(s record.Spread) string { return s.Text(2, true) }
 
 // spreadOf is zero where there are no values.
 func spreadOf(values []float64) record.Spread {

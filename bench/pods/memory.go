@@ -105,7 +105,7 @@ func memory(ctx context.Context, o *Options, n int) (m Memory, err error) {
 				return m, err
 			}
 		}
-		share, err := d.processor(ctx, stage.wait)
+		share, err := d.lab.ProcessorShare(ctx, lab.Balancer, stage.wait)
 		if err != nil {
 			return m, err
 		}
@@ -118,15 +118,6 @@ func memory(ctx context.Context, o *Options, n int) (m Memory, err error) {
 	return m, nil
 }
 
-func pause(ctx context.Context, long time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(long):
-		return nil
-	}
-}
-
 // stillKernel is the kernel's memory when it has stopped changing.
 func stillKernel(ctx context.Context) (int64, error) {
 	const tries, still = 40, 256 << 10
@@ -137,25 +128,11 @@ func stillKernel(ctx context.Context) (int64, error) {
 			return kernel, err
 		}
 		last = kernel
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
+		if err := lab.Pause(ctx, 500*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
 	return last, nil
-}
-
-// processor is the share of one that the daemon uses for so long.
-func (d *daemon) processor(ctx context.Context, long time.Duration) (float64, error) {
-	before, err := d.lab.CPU(lab.Balancer)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	if err := pause(ctx, long); err != nil {
-		return 0, err
-	}
-	after, err := d.lab.CPU(lab.Balancer)
-	return (after - before).Seconds() / time.Since(began).Seconds(), err
 }
 
 func (d *daemon) stock(before int64) (s Stock, err error) {

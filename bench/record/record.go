@@ -6,6 +6,7 @@ package record
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,14 @@ type Spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
+}
+
+// Text has the median, the least and the most with so many decimals; "-" where ok is false.
+func (s Spread) Text(decimals int, ok bool) string {
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.*f [%.*f..%.*f]", decimals, s.Median, decimals, s.Min, decimals, s.Max)
 }
 
 // SpreadOf is that of some values, in any order; ok is false where there is no value.
