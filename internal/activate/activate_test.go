@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/selection"
 	"github.com/xlb-project/xlb/internal/shutdown"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/generationtest"
 )
 
@@ -43,7 +44,7 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 	})
 	b.selector = selection.New(selection.Config{
 		Generation: b.Generation, AwaitSwitch: b.AwaitSwitch, Picker: balance.New(k.Shared), Shared: k.Shared, RetryRoot: k.RetryRoot,
-		Done: func(uint32, slowpath.Outcome) {}, Answered: func(uint32) {},
+		Done: func(uint32, slowpath.Outcome) {}, Answered: func(uint32, workload.ID) {},
 	})
 	b.use(cfg)
 	return b

@@ -68,8 +68,14 @@ func (n *Node) newSelector() *selection.Selector {
 		Generation: n.activator.Generation, AwaitSwitch: n.activator.AwaitSwitch, Picker: balance.New(n.datapath.Shared), Shared: n.datapath.Shared,
 		RetryRoot: n.reconcil.RetryRoot,
 		Done:      func(endpoint uint32, o slowpath.Outcome) { n.health.Done(endpoint, o) },
-		Answered:  func(endpoint uint32) { n.pool.Again(endpoint) },
+		Answered:  n.answered,
 	})
+}
+
+// answered takes in that an endpoint which is out of service has answered a workload.
+func (n *Node) answered(endpoint uint32, id workload.ID) {
+	n.pool.Answered(endpoint, id)
+	n.pool.Again(endpoint)
 }
 
 func (n *Node) newHandback() *handback.Handback {

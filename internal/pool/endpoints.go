@@ -5,7 +5,6 @@ package pool
 import (
 	"sync/atomic"
 
-	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 )
@@ -17,6 +16,7 @@ type destination struct {
 	removed bool
 	// subpools are its i-socks by workload. Unless the host is not served it has one from the beginning, the others have one from their first request on.
 	subpools map[workload.ID]*subpool
+	reach
 }
 
 // host is the host's subpool, nil where the host is not served.
@@ -199,14 +199,4 @@ func (p *Pool) releaseEndpointLocked(d *destination) {
 	if p.cfg.Released != nil {
 		p.cfg.Released(d.Index)
 	}
-}
-
-// downLocked reports whether an endpoint is out of service.
-func (p *Pool) downLocked(d *destination) bool {
-	return atomic.LoadUint32(&p.cfg.Shared.Endpoints[d.Index].Flags)&uint32(maps.EndpointDown) != 0
-}
-
-// upLocked puts an endpoint in service, and reports whether it was out of it.
-func (p *Pool) upLocked(d *destination) bool {
-	return atomic.AndUint32(&p.cfg.Shared.Endpoints[d.Index].Flags, ^uint32(maps.EndpointDown))&uint32(maps.EndpointDown) != 0
 }

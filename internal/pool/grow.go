@@ -34,13 +34,14 @@ func (p *Pool) Grow(id workload.ID, endpoint uint32, missed uint64) {
 const growPollInterval = time.Second
 
 // pollGrowRequestsLocked grows subpools for which a program has requested it and the event was lost: a program requests it once until it is granted.
-// It forgets those of workloads that ask no more.
+// It forgets those of workloads that ask no more, and has endpoints probed that the host does not reach.
 func (p *Pool) pollGrowRequestsLocked(now time.Time) {
 	if now.Sub(p.growPolled) < growPollInterval {
 		return
 	}
 	p.growPolled = now
 	for _, d := range p.destinations {
+		p.probeLocked(d, now)
 		for _, sub := range d.subpools {
 			if sub.gone() {
 				continue

@@ -4,6 +4,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/workload"
@@ -44,15 +45,14 @@ func (r *rig) endpointsLocked() string {
 		if !d.removed {
 			wanted++
 		}
-		switch isDown := r.p.downLocked(d); {
+		switch {
 		case d.removed && len(d.subpools) == 0:
 			return fmt.Sprintf("endpoint %d has gone, and is not forgotten", index)
 		case !d.removed && (d.host() == nil) != r.p.cfg.NoHost:
 			return fmt.Sprintf("endpoint %d: i-socks of the host: %+v", index, d.host())
-		case isDown && (d.removed || d.host() == nil || d.host().open > 0 || d.host().backoff == 0):
-			return fmt.Sprintf("endpoint %d is out of service without a reason", index)
-		case isDown && r.p.others > 0 && d.Address.Addr().IsLoopback():
-			return fmt.Sprintf("endpoint %d is out of service for workloads that have another server there", index)
+		}
+		if wrong := r.reachLocked(d); wrong != "" {
+			return fmt.Sprintf("endpoint %d: %s: %+v", index, wrong, d.reach)
 		}
 	}
 	if wrong := r.eachLocked(func(sub *subpool) string {
@@ -75,6 +75,23 @@ func (r *rig) endpointsLocked() string {
 	}
 	if fmt.Sprint(ofCluster) != fmt.Sprint(r.p.ofCluster) {
 		return fmt.Sprintf("i-socks of clusters: counted %v, got %v", r.p.ofCluster, ofCluster)
+	}
+	return ""
+}
+
+// reachLocked sees that an endpoint is out of service for a reason, and as long as it lasts.
+func (r *rig) reachLocked(d *destination) string {
+	switch isDown := r.p.downLocked(d); {
+	case isDown != (d.missed && d.witness == nil):
+		return fmt.Sprintf("out of service %t", isDown)
+	case d.missed && (d.removed || d.host() == nil || d.host().open > 0 || d.host().backoff == 0):
+		return "missed without a reason"
+	case d.missed && r.p.others > 0 && d.Address.Addr().IsLoopback():
+		return "missed, and other workloads have another server there"
+	case d.witness != nil && (!d.missed || d.witness.left || d.witness.ID == workload.Host):
+		return "a witness of nothing"
+	case d.prober != nil && (d.prober.left || !slices.Contains(d.prober.probes, d)):
+		return "it waits for a probe that does not come"
 	}
 	return ""
 }

@@ -87,7 +87,10 @@ func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	sub.backoff = 0
 	s.opened = p.cfg.Now()
 	p.isocks[slot] = s
-	if sub.isHosts() && p.upLocked(sub.destination) {
+	switch {
+	case !sub.isHosts():
+		p.reachedLocked(sub.destination, sub.from)
+	case p.upLocked(sub.destination):
 		p.cfg.Logger.Info("endpoint is back", "endpoint", to.Address)
 	}
 	if sub.gone() || p.ctx.Err() != nil || sub.Draining && sub.open > sub.target {
@@ -236,16 +239,18 @@ func (p *Pool) failedLocked(sub *subpool, err error) {
 
 // refusedLocked notes that an endpoint has not let itself be connected to.
 func (p *Pool) refusedLocked(sub *subpool, err error) {
+	if !sub.isHosts() {
+		p.unreachedLocked(sub.destination, sub.from, err)
+	}
 	if !p.decidesLocked(sub) {
 		sub.from.Logger(p.cfg.Logger).Debug("cannot connect to an endpoint", "endpoint", sub.Address, "err", err)
 		return
 	}
-	if p.cfg.Refused != nil {
+	if p.cfg.Refused != nil && sub.witness == nil {
 		p.cfg.Refused(sub.Index, sub.open)
 	}
-	flags := &p.cfg.Shared.Endpoints[sub.Index].Flags
-	if sub.open == 0 && atomic.OrUint32(flags, uint32(maps.EndpointDown))&uint32(maps.EndpointDown) == 0 {
-		p.cfg.Logger.Warn("endpoint is out of service", "endpoint", sub.Address, "err", err)
+	if sub.open == 0 {
+		p.missLocked(sub.destination, err)
 	}
 }
 
@@ -272,9 +277,9 @@ func (p *Pool) retry(sub *subpool) {
 		// The workload may never reach that endpoint. Its next request tries.
 		sub.target = 0
 	}
-	// One that is out of service is tried until it is back, though nobody needs an i-sock of it: no request would ever ask for one.
-	out := sub.isHosts() && p.downLocked(sub.destination)
-	if sub.open >= sub.target && !out || !p.mayOpenLocked(sub) {
+	// One that is missed is tried until it is reached, though nobody needs an i-sock of it: while it is out of service no request would ever ask for one.
+	missed := sub.isHosts() && sub.missed
+	if sub.open >= sub.target && !missed || !p.mayOpenLocked(sub) {
 		sub.backoff = 0
 		return
 	}

@@ -21,6 +21,8 @@ type origin struct {
 	left bool
 	// subpools counts those that it has. Guarded by Pool.mu.
 	subpools int
+	// probes are the endpoints that it is to probe, the first of which it does; see reach. Guarded by Pool.mu.
+	probes []*destination
 	// warned is when a lack of room for its i-socks was logged last. Guarded by Pool.mu.
 	warned time.Time
 }
@@ -83,6 +85,7 @@ func (p *Pool) Leave(id workload.ID) {
 		if sub := d.subpools[id]; sub != nil {
 			p.drainLocked(sub)
 		}
+		p.handOverLocked(d, o)
 	}
 	p.releaseOriginLocked(o)
 }

@@ -131,7 +131,8 @@ type Config struct {
 	// Released is told when the last i-sock of a removed endpoint has closed.
 	Released func(endpoint uint32)
 	// Refused is told when the host could not connect to an endpoint, or the endpoint has closed a connection that it had just accepted; open is how
-	// many others there are. Connects of other workloads do not count, nor, once a workload has joined, those to loopback addresses. It must not block.
+	// many others there are. Connects of other workloads do not count, nor, once a workload has joined, those to loopback addresses, nor those to an endpoint
+	// that another workload reaches. It must not block.
 	Refused func(endpoint uint32, open int)
 	// Descriptors are how many of the daemon's are for i-socks, and for what each workload takes beside connections, while workloads other than the host are
 	// served; 0: there may be as many i-socks as there are slots.

@@ -338,21 +338,6 @@ func TestEndpointThatIsSaidToBeWellIsTriedForAllWorkloads(t *testing.T) {
 	}
 }
 
-// What the host has found is not taken back by others, who may reach what the host does not.
-func TestConnectOfAWorkloadPutsNoEndpointInService(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, setup{eager: -1})
-	r.set(newServer(t).endpoint(ours))
-	r.join(1)
-	// As if it were no loopback address.
-	atomic.OrUint32(&r.shared.Endpoints[ours].Flags, uint32(maps.EndpointDown))
-	r.missOf(1, ours, 1)
-	r.awaitIdleOf(1, ours, 1)
-	if !r.down(ours) {
-		t.Error("the endpoint is in service")
-	}
-}
-
 // In each network namespace it is another server.
 func TestLoopbackEndpointIsNotOutOfServiceForOtherWorkloads(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func (c Chosen) Address() netip.AddrPort { return c.address }
 func (c Chosen) Done(o slowpath.Outcome) {
 	cfg := &c.s.cfg
 	if o.Status != 0 && !cfg.Picker.Serving(c.index) {
-		cfg.Answered(c.index)
+		cfg.Answered(c.index, o.Workload)
 	}
 	cfg.Picker.Done(c.index)
 	cfg.Done(c.index, o)

@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/workload"
 	"github.com/xlb-project/xlb/test/generationtest"
 )
 
@@ -36,7 +37,7 @@ func newBalancing(t *testing.T, cfg *model.Config) *balancing {
 			b.switching.RUnlock() //nolint:staticcheck // the wait is all
 		},
 		Done:     func(uint32, slowpath.Outcome) {},
-		Answered: func(uint32) {},
+		Answered: func(uint32, workload.ID) {},
 	})
 	b.now.Store(generation.Empty())
 	b.use(cfg)

@@ -13,6 +13,7 @@ import (
 	"github.com/xlb-project/xlb/internal/maps"
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/slowpath"
+	"github.com/xlb-project/xlb/internal/workload"
 )
 
 // Config is what a Selector works with. All of it is needed, and safe for concurrent use.
@@ -27,8 +28,8 @@ type Config struct {
 	RetryRoot func(cluster model.ClusterKey, criteria model.Metadata, excluded []bool) (clusters.Group, []uint32, bool)
 	// Done takes the outcome of a request to an endpoint.
 	Done func(endpoint uint32, o slowpath.Outcome)
-	// Answered reports an endpoint that has answered although it is out of service: connections to it may be tried at once.
-	Answered func(endpoint uint32)
+	// Answered reports an endpoint that has answered a workload although it is out of service: connections to it may be tried at once.
+	Answered func(endpoint uint32, id workload.ID)
 }
 
 // Selector chooses endpoints. It implements slowpath.Balancer, and functions of slowpath.Config.

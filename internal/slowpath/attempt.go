@@ -110,6 +110,9 @@ func (x *exchange) roundTrip(claim *Claim) (*h1.Response, LocalReply) {
 // done ends the use of the endpoint.
 func (x *exchange) done(o Outcome) {
 	if e := x.endpoint; e != nil {
+		if o.Status != 0 {
+			o.Workload = x.session.workload()
+		}
 		o.BadBody = x.body != nil && x.body.Broken()
 		if errors.Is(o.Err, ErrRouteTimeout) {
 			x.admitted.Tally.TimedOut()

@@ -17,6 +17,8 @@ import (
 type Outcome struct {
 	// Status of the endpoint's response; 0: none arrived.
 	Status int
+	// Workload is whose request had that response; it is not set without one.
+	Workload workload.ID
 	// Withheld: the client has not got that response, but that of another attempt.
 	Withheld bool
 	// Err is nil when the response was relayed whole.
