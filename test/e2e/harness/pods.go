@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Node is a host with pods: network namespaces that are joined by a bridge, and have no route to anywhere else.
@@ -75,6 +76,14 @@ func (n *Node) plugged(t testing.TB, at *Place) *Pod {
 	at.inside(t, func() error { return errors.Join(n.address("eth0"), up("eth0")) })
 	at.Address = netip.MustParseAddr(fmt.Sprintf("10.244.0.%d", n.pods))
 	return &Pod{Place: at, Address6: netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", n.pods)), link: link}
+}
+
+// Shun has a pod answer nothing that comes from an address, as a network policy does.
+func (p *Pod) Shun(t testing.TB, from netip.Addr) {
+	t.Helper()
+	p.inside(t, func() error {
+		return netlink.RouteAdd(&netlink.Route{Dst: netlink.NewIPNet(from.AsSlice()), Type: unix.RTN_BLACKHOLE})
+	})
 }
 
 // Watched is a pod's network namespace as its node can see it.
