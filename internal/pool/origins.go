@@ -87,6 +87,8 @@ func (p *Pool) Leave(id workload.ID) {
 		}
 		p.handOverLocked(d, o)
 	}
+	// The one in progress ends by itself; each of the others would hold the network namespace as long.
+	o.probes = o.probes[:min(len(o.probes), 1)]
 	p.releaseOriginLocked(o)
 }
 

@@ -171,6 +171,8 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	dialer dialer
+	// probing bounds the probes in progress.
+	probing chan struct{}
 
 	mu sync.Mutex
 	// floor is how many i-socks of the host an endpoint that is not asked keeps.
@@ -261,6 +263,7 @@ func New(cfg Config) (*Pool, error) {
 		ctx:          ctx,
 		cancel:       cancel,
 		dialer:       dialer{isn: newISNGenerator(), congestion: cfg.CongestionControl},
+		probing:      make(chan struct{}, maxProbes),
 		destinations: map[uint32]*destination{},
 		origins:      map[workload.ID]*origin{},
 		live:         map[*subpool]struct{}{},

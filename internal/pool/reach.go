@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,8 @@ import (
 //
 // A probe is a connection that a workload's namespace opens, and closes, to find that out. It is no i-sock: it takes none of the workload's slots, of its connects
 // in progress, or of its connections to the cluster. While the host misses an endpoint, the witness is probed now and then; where there is none, a workload
-// that has got a response, which may have come on an old connection, or any that has i-socks to the cluster. Each workload has one probe at a time.
+// that has got a response, which may have come on an old connection, or any that has i-socks to the cluster. Each workload has one probe at a time, and all
+// together have maxProbes.
 type reach struct {
 	missed  bool
 	witness *origin
@@ -51,6 +53,8 @@ const (
 	// probePause is between two probes of an endpoint that nobody reaches, as between the host's connects; confirmPause behind a connect of the witness.
 	probePause   = longestWait
 	confirmPause = 10 * time.Second
+	// maxProbes bounds their descriptors, two each, which are of the daemon's own: no quota has them.
+	maxProbes = 16
 )
 
 // downLocked reports whether an endpoint is out of service.
@@ -119,6 +123,8 @@ func (p *Pool) Answered(index uint32, id workload.ID) {
 	p.probeLocked(d, time.Now())
 }
 
+var errLeft = errors.New("the workload has left, or the pool closes")
+
 // probeLocked has a workload probed, if it is time.
 func (p *Pool) probeLocked(d *destination, now time.Time) {
 	if !d.missed || d.prober != nil || now.Before(d.probeAt) || p.others == 0 {
@@ -167,7 +173,9 @@ func (p *Pool) probe(by *origin) {
 		d := by.probes[0]
 		to := d.Endpoint
 		p.mu.Unlock()
+		p.probing <- struct{}{}
 		err := p.connectOnce(by, &to)
+		<-p.probing
 		p.mu.Lock()
 		by.probes = by.probes[1:]
 		more = len(by.probes) > 0
@@ -193,8 +201,11 @@ func (p *Pool) probedLocked(d *destination, by *origin, err error) {
 
 // connectOnce opens a connection, and closes it as an i-sock.
 func (p *Pool) connectOnce(by *origin, to *Endpoint) error {
-	if err := p.ctx.Err(); err != nil {
-		return err
+	p.mu.Lock()
+	left := by.left
+	p.mu.Unlock()
+	if left || p.ctx.Err() != nil {
+		return errLeft
 	}
 	unannounced := func(netip.AddrPort, uint32) error { return nil }
 	fd, err := p.dialer.connect(p.ctx, by, to.Address, min(to.ConnectTimeout, probeTimeout), unannounced)

@@ -331,11 +331,47 @@ func TestRefusedConnectsOfTheHostDoNotCountWhereAWorkloadReaches(t *testing.T) {
 	}
 }
 
+// Their descriptors are no quota's: as many at a time as are bounded, whatever hangs, and no reach is lost by it.
+func TestProbesOfAllWorkloadsAreBounded(t *testing.T) {
+	t.Parallel()
+	const hang = 3
+	r := newRig(t, setup{eager: -1})
+	n := r.podnet()
+	var list []Endpoint
+	for i := range uint32(hang) {
+		list = append(list, n.silent(i))
+	}
+	list = append(list, n.server(0).endpoint(hang))
+	r.set(list...)
+	// As if other probes were in progress, all but two.
+	for range maxProbes - 2 {
+		r.p.probing <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range maxProbes - 2 {
+			<-r.p.probing
+		}
+	})
+	for i := range uint32(hang + 1) {
+		n.join(workload.ID(1 + i))
+		r.hostMisses(i)
+		r.p.Answered(i, workload.ID(1+i))
+	}
+	await.Quiet(t, func() string {
+		if got := len(r.p.probing); got != maxProbes {
+			return fmt.Sprintf("%d probes in progress, want %d", got, maxProbes)
+		}
+		return ""
+	})
+	r.mustBeConsistent()
+	r.awaitDown(hang, false)
+}
+
 // Probes take nothing of a workload that its own requests need, and are no use of the cluster.
 func TestProbesThatHangKeepNoRequestWaiting(t *testing.T) {
 	t.Parallel()
 	const dead, most = 6, 2
-	r := newRig(t, setup{eager: -1, lastAfter: time.Hour, shrinkAfter: time.Hour})
+	r := newRig(t, setup{eager: -1, endpoints: 2 + dead, lastAfter: time.Hour, shrinkAfter: time.Hour})
 	n := r.podnet()
 	list := []Endpoint{n.server(0).endpoint(0), n.server(0).endpoint(1)}
 	cluster := model.SharedCluster("shop")
@@ -473,7 +509,14 @@ func TestPoolClosesAndWorkloadsLeaveAmidProbes(t *testing.T) {
 		r.hostMisses(i)
 		r.p.Answered(i, 1)
 	}
+	var leaving *origin
+	r.locked(func() { leaving = r.p.origins[1] })
 	r.p.Leave(1)
+	r.locked(func() {
+		if got := len(leaving.probes); got > 1 {
+			t.Errorf("%d probes of a workload that has left, want that in progress alone", got)
+		}
+	})
 	r.mustBeConsistent()
 	r.p.Answered(0, 2)
 	r.p.Answered(1, 2)

@@ -43,8 +43,8 @@ const (
 
 // setup says what a rig differs in from the usual: 32 slots, pools of 1, endpoints on other hosts.
 type setup struct {
-	slots        uint32
-	initial, max int
+	slots, endpoints uint32
+	initial, max     int
 	// eager is Config.Eager.
 	eager int
 	// streamIdle is how long a lease may stand still, 0 the pool's default.
@@ -102,9 +102,12 @@ func newRig(t *testing.T, o setup) *rig {
 	if o.initial == 0 {
 		o.initial = 1
 	}
+	if o.endpoints == 0 {
+		o.endpoints = 4
+	}
 	r := &rig{
 		t:        t,
-		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: 4, Slots: o.slots}),
+		shared:   maps.NewHeapShared(maps.Sizes{Endpoints: o.endpoints, Slots: o.slots}),
 		peers:    mapstest.NewFakeTable[maps.PeerKey, uint32](nil),
 		pools:    mapstest.NewFakeTable[maps.PoolKey, uint32](nil),
 		cookies:  mapstest.NewFakeTable[uint64, uint32](nil),
