@@ -166,10 +166,27 @@ func (p *Pool) mayOpenLocked(sub *subpool) bool {
 	return sub.open+sub.dialing == 0 || sub.MaxConnections == 0 || p.ofCluster[sub.clusterKey()] < sub.MaxConnections
 }
 
+// countLocked adds an i-sock to its cluster's count.
+func (p *Pool) countLocked(sub *subpool) {
+	key := sub.clusterKey()
+	if p.ofCluster[key]++; p.ofCluster[key] > 1 {
+		return
+	}
+	if p.users[key.cluster] == nil {
+		p.users[key.cluster] = map[*origin]struct{}{}
+	}
+	p.users[key.cluster][sub.from] = struct{}{}
+}
+
 // uncountLocked takes an i-sock from its cluster's count.
 func (p *Pool) uncountLocked(sub *subpool) {
 	key := sub.clusterKey()
-	if p.ofCluster[key]--; p.ofCluster[key] == 0 {
-		delete(p.ofCluster, key)
+	if p.ofCluster[key]--; p.ofCluster[key] > 0 {
+		return
+	}
+	delete(p.ofCluster, key)
+	delete(p.users[key.cluster], sub.from)
+	if len(p.users[key.cluster]) == 0 {
+		delete(p.users, key.cluster)
 	}
 }

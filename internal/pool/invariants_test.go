@@ -76,6 +76,27 @@ func (r *rig) endpointsLocked() string {
 	if fmt.Sprint(ofCluster) != fmt.Sprint(r.p.ofCluster) {
 		return fmt.Sprintf("i-socks of clusters: counted %v, got %v", r.p.ofCluster, ofCluster)
 	}
+	return r.usersLocked()
+}
+
+// usersLocked sees that the workloads that have i-socks to a cluster are listed, and no others.
+func (r *rig) usersLocked() string {
+	listed, probers := 0, 0
+	for cluster, users := range r.p.users {
+		for o := range users {
+			if listed++; r.p.ofCluster[clusterKey{o.ID, cluster}] == 0 {
+				return fmt.Sprintf("workload %d is said to use %s", o.ID, cluster)
+			}
+		}
+	}
+	for _, o := range r.p.origins {
+		if len(o.probes) > 0 {
+			probers++
+		}
+	}
+	if listed != len(r.p.ofCluster) || probers > r.p.probers {
+		return fmt.Sprintf("users of clusters: %d are listed, want %d; probers: counted %d, got %d", listed, len(r.p.ofCluster), r.p.probers, probers)
+	}
 	return ""
 }
 

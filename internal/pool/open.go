@@ -28,7 +28,7 @@ func (p *Pool) openLocked(sub *subpool) error {
 	}
 	sub.dialing++
 	sub.asked = false
-	p.ofCluster[sub.clusterKey()]++
+	p.countLocked(sub)
 	p.wg.Add(1)
 	go p.open(sub, sub.Endpoint, slot, sub.pool)
 	return nil

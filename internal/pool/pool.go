@@ -192,6 +192,10 @@ type Pool struct {
 	heldBack atomic.Uint64
 	// ofCluster counts the i-socks of each workload to each cluster, those that are being opened too.
 	ofCluster map[clusterKey]uint32
+	// users are the workloads that have some to a cluster.
+	users map[model.ClusterKey]map[*origin]struct{}
+	// probers is how many workloads probe, or wait for that.
+	probers int
 	// free are slots, pools indices of maps.Shared.Pools.
 	free, pools []uint32
 	// slots is who has those that are not free: open i-socks, those being opened, and zombies.
@@ -271,6 +275,7 @@ func New(cfg Config) (*Pool, error) {
 		isocks:       map[uint32]*isock{},
 		held:         map[*subpool]struct{}{},
 		ofCluster:    map[clusterKey]uint32{},
+		users:        map[model.ClusterKey]map[*origin]struct{}{},
 		zombies:      map[uint32]*subpool{},
 		lent:         map[uint32]struct{}{},
 		free:         indices(len(cfg.Shared.Slots)),

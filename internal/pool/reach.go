@@ -134,19 +134,19 @@ func (p *Pool) probeLocked(d *destination, now time.Time) {
 	if by == nil {
 		by, d.answered = d.answered, nil
 	}
-	if by == nil || by.left {
-		// Those that hang keep no witness waiting for longer than one.
+	if (by == nil || by.left) && p.probers < maxProbes {
+		// Those that hang keep no witness waiting for longer than one, and no search is for each of thousands of endpoints and workloads.
 		by = p.userLocked(d.Cluster, func(o *origin) bool { return len(o.probes) == 0 })
 	}
-	if by != nil {
+	if by != nil && !by.left {
 		p.probeByLocked(d, by)
 	}
 }
 
 // userLocked is any workload but the host that has i-socks to a cluster, and is suitable; nil: none.
 func (p *Pool) userLocked(cluster model.ClusterKey, suits func(*origin) bool) *origin {
-	for id, o := range p.origins {
-		if id != workload.Host && !o.left && suits(o) && p.ofCluster[clusterKey{id, cluster}] > 0 {
+	for o := range p.users[cluster] {
+		if o.ID != workload.Host && !o.left && suits(o) {
 			return o
 		}
 	}
@@ -160,6 +160,7 @@ func (p *Pool) probeByLocked(d *destination, by *origin) {
 	d.prober = by
 	by.probes = append(by.probes, d)
 	if len(by.probes) == 1 {
+		p.probers++
 		p.wg.Add(1)
 		go p.probe(by)
 	}
@@ -178,7 +179,9 @@ func (p *Pool) probe(by *origin) {
 		<-p.probing
 		p.mu.Lock()
 		by.probes = by.probes[1:]
-		more = len(by.probes) > 0
+		if more = len(by.probes) > 0; !more {
+			p.probers--
+		}
 		p.probedLocked(d, by, err)
 		p.mu.Unlock()
 	}

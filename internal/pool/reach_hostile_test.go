@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pool
+
+import (
+	"testing"
+
+	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/workload"
+)
+
+// Thousands of both may be: nothing is done for each of one and each of the other.
+func TestSearchForWorkloadsThatReachLooksAtFew(t *testing.T) {
+	t.Parallel()
+	const many = 3 * maxProbes
+	r := newRig(t, setup{eager: -1, endpoints: many, slots: 4 * many})
+	n := r.podnet()
+	var list []Endpoint
+	for i := range uint32(many) {
+		list = append(list, n.silent(i))
+	}
+	list[0] = n.server(0).endpoint(0)
+	other := model.SharedCluster("other")
+	for i := range list[1:] {
+		list[1+i].Cluster = other
+	}
+	r.set(list...)
+	for id := range workload.ID(many) {
+		n.join(id + 1)
+		n.uses(id+1, 0)
+	}
+	r.locked(func() {
+		looks := 0
+		if o := r.p.userLocked(other, func(*origin) bool { looks++; return true }); o != nil || looks > 0 {
+			t.Errorf("%d looks at workloads that do not use the cluster, want none", looks)
+		}
+	})
+	for i := range list[1:] {
+		r.locked(func() {
+			d := r.p.destinations[uint32(1+i)]
+			// As if all of them used it.
+			d.Cluster = list[0].Cluster
+			r.p.missLocked(d, errNoAnswer)
+			d.Cluster = other
+		})
+	}
+	waiting := 0
+	r.locked(func() {
+		for _, o := range r.p.origins {
+			waiting += len(o.probes)
+		}
+	})
+	if waiting != maxProbes {
+		t.Errorf("%d probes of what no workload is known to reach, want %d: those of what one is known to reach would come behind all", waiting, maxProbes)
+	}
+	r.locked(func() {
+		for _, d := range r.p.destinations {
+			r.p.upLocked(d)
+		}
+	})
+}
