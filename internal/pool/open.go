@@ -239,7 +239,8 @@ func (p *Pool) failedLocked(sub *subpool, err error) {
 
 // refusedLocked notes that an endpoint has not let itself be connected to.
 func (p *Pool) refusedLocked(sub *subpool, err error) {
-	if !sub.isHosts() {
+	// One that has connected, and closed unused, beside others, is no connect that has failed.
+	if !sub.isHosts() && (sub.open == 0 || !errors.Is(err, errUnused)) {
 		p.unreachedLocked(sub.destination, sub.from, err)
 	}
 	if !p.decidesLocked(sub) {

@@ -9,6 +9,20 @@ import (
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
+// It is no connect that has failed.
+func TestUnusedISockThatClosesEndsNoWitnessThatHasOthers(t *testing.T) {
+	t.Parallel()
+	r, n, _ := inPod(t, setup{max: 2})
+	n.uses(1, ours)
+	r.missOf(1, ours, 1)
+	r.awaitIdleOf(1, ours, 2)
+	r.locked(func() {
+		s := r.p.destinations[ours].subpools[1].isocks[0]
+		r.p.lostLocked(s, Reset)
+	})
+	r.mustBeDown(ours, false, "when one of two i-socks has closed")
+}
+
 // Thousands of both may be: nothing is done for each of one and each of the other.
 func TestSearchForWorkloadsThatReachLooksAtFew(t *testing.T) {
 	t.Parallel()
