@@ -194,7 +194,8 @@ func (p *Pool) probedLocked(d *destination, by *origin, err error) {
 	}
 	d.prober, d.probeAt = nil, time.Now().Add(probePause)
 	switch {
-	case p.ctx.Err() != nil || upstream.IsShortage(err):
+	case p.ctx.Err() != nil, upstream.IsShortage(err) && !upstream.IsPortShortage(err):
+		// What the daemon lacks says nothing. A workload may use its own ports up, and shows then that it reaches nothing.
 	case err != nil:
 		p.unreachedLocked(d, by, err)
 	default:

@@ -3,11 +3,30 @@
 package pool
 
 import (
+	"fmt"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/workload"
 )
+
+// Any workload may use its own ports up. It does not show then that it reaches anything.
+func TestWitnessWithoutPortsIsNone(t *testing.T) {
+	t.Parallel()
+	for _, shortage := range []error{unix.EADDRNOTAVAIL, unix.EADDRINUSE} {
+		r, n, _ := inPod(t, setup{})
+		n.uses(1, ours)
+		r.awaitProbed(ours)
+		r.locked(func() {
+			d, o := r.p.destinations[ours], r.p.origins[1]
+			d.prober = o
+			r.p.probedLocked(d, o, fmt.Errorf("connect: %w", shortage))
+		})
+		r.mustBeDown(ours, true, fmt.Sprintf("behind %v", shortage))
+	}
+}
 
 // It is no connect that has failed.
 func TestUnusedISockThatClosesEndsNoWitnessThatHasOthers(t *testing.T) {
