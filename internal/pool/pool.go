@@ -173,6 +173,8 @@ type Pool struct {
 	dialer dialer
 	// probing bounds the probes in progress.
 	probing chan struct{}
+	// probePartings are those of probes: a thousand endpoints have more in a minute than the daemon's other connections may.
+	probePartings upstream.Partings
 
 	mu sync.Mutex
 	// floor is how many i-socks of the host an endpoint that is not asked keeps.

@@ -216,7 +216,7 @@ func (p *Pool) connectOnce(by *origin, to *Endpoint) error {
 	if err != nil {
 		return err
 	}
-	if !p.cfg.Partings.Part(fd) {
+	if !p.probePartings.Part(fd) {
 		upstream.BoundEnd(fd)
 	}
 	unix.Close(fd)

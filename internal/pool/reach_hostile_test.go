@@ -4,11 +4,14 @@ package pool
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/model"
+	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
 
@@ -91,4 +94,26 @@ func TestSearchForWorkloadsThatReachLooksAtFew(t *testing.T) {
 			r.p.upLocked(d)
 		}
 	})
+}
+
+// Each takes a port of the workload for a minute, and the bound of those is one of all of the daemon's connections.
+func TestProbesLeaveOthersTheirOrderlyEnds(t *testing.T) {
+	t.Parallel()
+	r, n, _ := inPod(t, setup{})
+	var l net.Listener
+	must(t, n.ns.Within(func() (err error) {
+		l, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", netip.AddrPortFrom(documentation.Addr(), 0).String())
+		return err
+	}))
+	t.Cleanup(func() { l.Close() })
+	o, e := r.p.origins[1], Endpoint{Address: l.Addr().(*net.TCPAddr).AddrPort(), ConnectTimeout: timeout}
+	for range upstream.MaxWaiting {
+		must(t, r.p.connectOnce(o, &e))
+	}
+	fd, err := r.p.dialer.connect(r.p.ctx, o, e.Address, timeout, func(netip.AddrPort, uint32) error { return nil })
+	must(t, err)
+	defer unix.Close(fd)
+	if r.p.cfg.Partings.Part(fd) {
+		t.Error("another connection has to be reset, since probes have closed in order")
+	}
 }
