@@ -30,7 +30,8 @@ import (
 //
 // witness is the first other workload of which a connect succeeds, an i-sock's or a probe's, while the host misses the endpoint (reachedLocked). It ends with
 // the first connect of that workload that fails, of either kind, whatever i-socks it has (unreachedLocked), and with missed. When the witness leaves, another
-// workload that uses the cluster takes its place, and is probed at once (handOverLocked).
+// workload that uses the cluster takes its place, and is probed at once (handOverLocked). Behind a witness none begins for a pause, each twice as long as the
+// one before where it has not lasted: what a workload reaches in turns would go in and out of service for all at its pace, and fill the log.
 //
 // A probe is a connection that a workload's namespace opens, and closes, to find that out. It is no i-sock: it takes none of the workload's slots, of its connects
 // in progress, or of its connections to the cluster. While the host misses an endpoint, the witness is probed now and then; where there is none, a workload
@@ -45,6 +46,9 @@ type reach struct {
 	prober *origin
 	// probeAt is when it is to be probed again.
 	probeAt time.Time
+	// since is when the witness began. Until wary no other one does; pause is how long that was.
+	since, wary time.Time
+	pause       time.Duration
 }
 
 const (
@@ -53,6 +57,8 @@ const (
 	// probePause is between two probes of an endpoint that nobody reaches, as between the host's connects; confirmPause behind a connect of the witness.
 	probePause   = longestWait
 	confirmPause = 10 * time.Second
+	// longestPause is the longest without a witness behind one that has not lasted for a confirmPause.
+	longestPause = time.Minute
 	// maxProbes bounds their descriptors, two each, which are of the daemon's own: no quota has them.
 	maxProbes = 16
 )
@@ -73,7 +79,7 @@ func (p *Pool) judgeLocked(d *destination) (changed bool) {
 
 // upLocked forgets that the host has missed an endpoint, and reports whether it was out of service.
 func (p *Pool) upLocked(d *destination) bool {
-	d.missed, d.witness, d.answered = false, nil, nil
+	d.reach = reach{prober: d.prober}
 	return p.judgeLocked(d)
 }
 
@@ -93,7 +99,14 @@ func (p *Pool) reachedLocked(d *destination, by *origin) {
 	if !d.missed || by.left || d.witness != nil && d.witness != by {
 		return // one that reaches it now and then does not take the place of one that always does
 	}
-	d.witness, d.probeAt = by, time.Now().Add(confirmPause)
+	now := time.Now()
+	if d.witness == nil {
+		if now.Before(d.wary) {
+			return
+		}
+		d.since = now
+	}
+	d.witness, d.probeAt = by, now.Add(confirmPause)
 	if p.judgeLocked(d) {
 		by.Logger(p.cfg.Logger).Info("endpoint is back: a workload reaches it, though the host does not", "endpoint", d.Address)
 	}
@@ -104,7 +117,11 @@ func (p *Pool) unreachedLocked(d *destination, by *origin, err error) {
 	if d.witness != by {
 		return
 	}
-	d.witness, d.probeAt = nil, time.Now().Add(probePause)
+	now := time.Now()
+	if d.pause = min(2*d.pause, longestPause); d.pause == 0 || now.Sub(d.since) > confirmPause {
+		d.pause = probePause
+	}
+	d.witness, d.wary = nil, now.Add(d.pause)
 	if p.judgeLocked(d) {
 		by.Logger(p.cfg.Logger).Warn("endpoint is out of service: neither the host nor the workload that did reaches it", "endpoint", d.Address, "err", err)
 	}
@@ -127,7 +144,7 @@ var errLeft = errors.New("the workload has left, or the pool closes")
 
 // probeLocked has a workload probed, if it is time.
 func (p *Pool) probeLocked(d *destination, now time.Time) {
-	if !d.missed || d.prober != nil || now.Before(d.probeAt) || p.others == 0 {
+	if !d.missed || d.prober != nil || now.Before(d.probeAt) || now.Before(d.wary) || p.others == 0 {
 		return
 	}
 	by := d.witness
@@ -228,10 +245,16 @@ func (p *Pool) handOverLocked(d *destination, from *origin) {
 	if d.prober == from {
 		d.prober = nil
 	}
+	if d.answered == from {
+		d.answered = nil
+	}
 	if d.witness != from {
 		return
 	}
-	d.witness = p.userLocked(d.Cluster, func(*origin) bool { return true })
+	d.witness, d.since = p.userLocked(d.Cluster, func(*origin) bool { return true }), time.Now()
+	if d.witness == nil {
+		d.wary = d.since.Add(probePause)
+	}
 	if p.judgeLocked(d) {
 		from.Logger(p.cfg.Logger).Warn("endpoint is out of service: the host does not reach it, and the workload that did has left", "endpoint", d.Address)
 	}

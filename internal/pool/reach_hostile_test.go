@@ -3,10 +3,14 @@
 package pool
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +18,29 @@ import (
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
 )
+
+// A workload decides for itself when its connects succeed: what it does in turns is not seen by others, nor in the log, at its pace.
+func TestWitnessThatReachesInTurnsDoesNotHaveAnEndpointFlap(t *testing.T) {
+	t.Parallel()
+	r, n, _ := inPod(t, setup{})
+	n.uses(1, ours+1)
+	var log bytes.Buffer
+	const turns = 1000
+	r.locked(func() {
+		was := r.p.cfg.Logger
+		r.p.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		defer func() { r.p.cfg.Logger = was }()
+		d, o := r.p.destinations[ours], r.p.origins[1]
+		for range turns {
+			r.p.reachedLocked(d, o)
+			r.p.unreachedLocked(d, o, errNoAnswer)
+		}
+	})
+	if lines := strings.Count(log.String(), "\n"); lines > 10 {
+		t.Errorf("%d lines of %d turns, want 10 at most", lines, turns)
+	}
+	r.mustBeConsistent()
+}
 
 // Any workload may use its own ports up. It does not show then that it reaches anything.
 func TestWitnessWithoutPortsIsNone(t *testing.T) {
@@ -116,4 +143,43 @@ func TestProbesLeaveOthersTheirOrderlyEnds(t *testing.T) {
 	if r.p.cfg.Partings.Part(fd) {
 		t.Error("another connection has to be reset, since probes have closed in order")
 	}
+}
+
+// The pause is no longer than it has to be for a server that starts again now and then, nor is it without end.
+func TestPauseBehindAWitnessGrowsWhereItHasNotLasted(t *testing.T) {
+	t.Parallel()
+	r, n, _ := inPod(t, setup{})
+	n.join(2)
+	lose := func(lasted time.Duration) (pause time.Duration) {
+		r.locked(func() {
+			d, o := r.p.destinations[ours], r.p.origins[2]
+			d.wary = time.Time{}
+			r.p.reachedLocked(d, o)
+			d.since = d.since.Add(-lasted)
+			r.p.unreachedLocked(d, o, errNoAnswer)
+			pause = d.pause
+		})
+		return pause
+	}
+	for i, want := range []time.Duration{probePause, 2 * probePause, 4 * probePause} {
+		if got := lose(0); got != want {
+			t.Errorf("pause %d: got %v, want %v", i, got, want)
+		}
+	}
+	for range 10 {
+		lose(0)
+	}
+	if got := lose(0); got != longestPause {
+		t.Errorf("the longest pause: got %v, want %v", got, longestPause)
+	}
+	if got := lose(confirmPause + time.Second); got != probePause {
+		t.Errorf("pause behind a witness that has lasted: got %v, want %v", got, probePause)
+	}
+	r.mustBeDown(ours, true, "in a pause")
+	r.p.Answered(ours, 2)
+	r.locked(func() {
+		if r.p.destinations[ours].prober != nil {
+			t.Error("a response has it probed in a pause")
+		}
+	})
 }

@@ -117,7 +117,7 @@ func (r *rig) probe(endpoint uint32) {
 	r.t.Helper()
 	r.locked(func() {
 		d := r.p.destinations[endpoint]
-		d.probeAt = time.Time{}
+		d.probeAt, d.wary = time.Time{}, time.Time{}
 		r.p.probeLocked(d, time.Now())
 	})
 	r.awaitProbed(endpoint)
