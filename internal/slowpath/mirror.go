@@ -179,6 +179,9 @@ func (c *requestCopy) done(o Outcome) {
 	}
 	c.ended = true
 	c.entry.giveBack()
+	if o.Status != 0 {
+		o.Workload = c.from.Workload
+	}
 	c.endpoint.Done(o)
 }
 

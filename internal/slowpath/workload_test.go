@@ -258,3 +258,29 @@ func TestIdleConnectionsAreOfOneWorkload(t *testing.T) {
 		t.Errorf("connections once one has left, by workload: %v", got)
 	}
 }
+
+// By it the pool knows from where an endpoint may be reached: that of a copy is of the client, too.
+func TestOutcomesSayWhoseRequestHadTheResponse(t *testing.T) {
+	f := newFront(t, list(saying200(t)), mirroring(saying200(t)), func(c *Config, _ *model.Route) {
+		c.Dial = func(ctx context.Context, _ workload.ID, to netip.AddrPort) (net.Conn, error) {
+			return conns.Dial(ctx, workload.Host, to)
+		}
+	})
+	f.proxy.Join(ofClient, ofClient)
+	client, server := tcpPair(t)
+	_, _ = io.WriteString(client, lastGet)
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	if _, err := f.proxy.Serve(t.Context(), server, Session{Listener: "l", Workload: ofClient, Account: ofClient}); err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []Outcome
+	eventually(t, "the request and its copy have ended", func() bool {
+		_, outcomes = f.balancer.seen()
+		return len(outcomes) == 2
+	})
+	for _, o := range outcomes {
+		if o.Status != 200 || o.Workload != ofClient {
+			t.Errorf("outcome %+v, want a response that workload %d had", o, ofClient)
+		}
+	}
+}
