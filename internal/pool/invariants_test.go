@@ -90,8 +90,8 @@ func (r *rig) usersLocked() string {
 		}
 	}
 	for _, o := range r.p.origins {
-		if len(o.probes) > 0 {
-			probers++
+		if probers += o.probing; o.probing > len(o.probes) || o.probing > maxProbesOfWorkload || o.probing == 0 && len(o.probes) > 0 {
+			return fmt.Sprintf("workload %d: %d of %d probes are in progress", o.ID, o.probing, len(o.probes))
 		}
 	}
 	if listed != len(r.p.ofCluster) || probers > r.p.probers {

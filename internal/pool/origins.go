@@ -21,8 +21,9 @@ type origin struct {
 	left bool
 	// subpools counts those that it has. Guarded by Pool.mu.
 	subpools int
-	// probes are the endpoints that it is to probe, the first of which it does; see reach. Guarded by Pool.mu.
-	probes []*destination
+	// probes are the endpoints that it is to probe, and it does so with as many of the first of them as probing says; see reach. Guarded by Pool.mu.
+	probes  []*destination
+	probing int
 	// warned is when a lack of room for its i-socks was logged last. Guarded by Pool.mu.
 	warned time.Time
 }
@@ -87,8 +88,8 @@ func (p *Pool) Leave(id workload.ID) {
 		}
 		p.handOverLocked(d, o)
 	}
-	// The one in progress ends by itself; each of the others would hold the network namespace as long.
-	o.probes = o.probes[:min(len(o.probes), 1)]
+	// Those in progress end by themselves; each of the others would hold the network namespace as long.
+	o.probes = o.probes[:o.probing]
 	p.releaseOriginLocked(o)
 }
 

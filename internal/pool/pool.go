@@ -196,7 +196,7 @@ type Pool struct {
 	ofCluster map[clusterKey]uint32
 	// users are the workloads that have some to a cluster.
 	users map[model.ClusterKey]map[*origin]struct{}
-	// probers is how many workloads probe, or wait for that.
+	// probers is how many goroutines probe, or wait for that.
 	probers int
 	// free are slots, pools indices of maps.Shared.Pools.
 	free, pools []uint32

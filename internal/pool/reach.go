@@ -5,6 +5,7 @@ package pool
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +36,8 @@ import (
 //
 // A probe is a connection that a workload's namespace opens, and closes, to find that out. It is no i-sock: it takes none of the workload's slots, of its connects
 // in progress, or of its connections to the cluster. While the host misses an endpoint, the witness is probed now and then; where there is none, a workload
-// that has got a response, which may have come on an old connection, or any that has i-socks to the cluster. Each workload has one probe at a time, and all
-// together have maxProbes.
+// that has got a response, which may have come on an old connection, or any that has i-socks to the cluster. A workload that has none in progress is searched for;
+// of what it is known to reach, or has answered it, each has maxProbesOfWorkload at a time. All together have maxProbes.
 type reach struct {
 	missed  bool
 	witness *origin
@@ -61,6 +62,8 @@ const (
 	longestPause = time.Minute
 	// maxProbes bounds their descriptors, two each, which are of the daemon's own: no quota has them.
 	maxProbes = 16
+	// maxProbesOfWorkload are those of one: what it is the witness of may hang all at once.
+	maxProbesOfWorkload = 4
 )
 
 // downLocked reports whether an endpoint is out of service.
@@ -176,32 +179,42 @@ func (p *Pool) probeByLocked(d *destination, by *origin) {
 	}
 	d.prober = by
 	by.probes = append(by.probes, d)
-	if len(by.probes) == 1 {
-		p.probers++
-		p.wg.Add(1)
-		go p.probe(by)
+	if by.probing == maxProbesOfWorkload {
+		return
 	}
+	by.probing++
+	p.probers++
+	p.wg.Add(1)
+	go p.probe(d, by)
 }
 
-// probe works a workload's queue off.
-func (p *Pool) probe(by *origin) {
+// probe probes an endpoint, and what waits for that behind it.
+func (p *Pool) probe(d *destination, by *origin) {
 	defer p.wg.Done()
-	for more := true; more; {
+	for d != nil {
 		p.mu.Lock()
-		d := by.probes[0]
 		to := d.Endpoint
 		p.mu.Unlock()
 		p.probing <- struct{}{}
 		err := p.connectOnce(by, &to)
 		<-p.probing
 		p.mu.Lock()
-		by.probes = by.probes[1:]
-		if more = len(by.probes) > 0; !more {
-			p.probers--
-		}
 		p.probedLocked(d, by, err)
+		d = p.nextProbeLocked(d, by)
 		p.mu.Unlock()
 	}
+}
+
+// nextProbeLocked is what is to be probed behind an endpoint, nil where nothing waits.
+func (p *Pool) nextProbeLocked(d *destination, by *origin) *destination {
+	at := slices.Index(by.probes, d)
+	by.probes = slices.Delete(by.probes, at, at+1)
+	if len(by.probes) < by.probing {
+		by.probing--
+		p.probers--
+		return nil
+	}
+	return by.probes[by.probing-1]
 }
 
 // probedLocked takes in what has come of a probe.

@@ -17,6 +17,7 @@ import (
 	"github.com/xlb-project/xlb/internal/model"
 	"github.com/xlb-project/xlb/internal/upstream"
 	"github.com/xlb-project/xlb/internal/workload"
+	"github.com/xlb-project/xlb/test/await"
 )
 
 // A workload decides for itself when its connects succeed: what it does in turns is not seen by others, nor in the log, at its pace.
@@ -182,4 +183,40 @@ func TestPauseBehindAWitnessGrowsWhereItHasNotLasted(t *testing.T) {
 			t.Error("a response has it probed in a pause")
 		}
 	})
+}
+
+// A zone that fails has all that a witness reaches hang at once: one at a time, each for two seconds, a thousand of them would stay in service for half an hour.
+func TestProbesOfAWitnessHangBesideOneAnother(t *testing.T) {
+	t.Parallel()
+	const hang = maxProbesOfWorkload + 1
+	r := newRig(t, setup{eager: -1, endpoints: hang})
+	n := r.podnet()
+	var list []Endpoint
+	for i := range uint32(hang) {
+		list = append(list, n.silent(i))
+	}
+	r.set(list...)
+	n.join(1)
+	r.locked(func() {
+		for _, d := range r.p.destinations {
+			r.p.failedLocked(d.host(), errNoAnswer)
+			r.p.reachedLocked(d, r.p.origins[1])
+			d.probeAt = time.Time{}
+			r.p.probeLocked(d, time.Now())
+		}
+	})
+	await.Quiet(t, func() string {
+		if got := len(r.p.probing); got != maxProbesOfWorkload {
+			return fmt.Sprintf("%d probes in progress, want %d", got, maxProbesOfWorkload)
+		}
+		return ""
+	})
+	r.mustBeConsistent()
+	for i := range uint32(hang) {
+		r.awaitDown(i, true)
+	}
+	r.mustBeConsistent()
+	if r.p.probers != 0 || len(r.p.origins[1].probes) != 0 {
+		t.Errorf("%d goroutines that probe, %d that wait for them, want none", r.p.probers, len(r.p.origins[1].probes))
+	}
 }

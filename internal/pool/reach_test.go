@@ -499,13 +499,18 @@ func TestProbeIsClosedInOrder(t *testing.T) {
 // What hangs is ended, and holds neither.
 func TestPoolClosesAndWorkloadsLeaveAmidProbes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, setup{eager: -1})
+	const hang = maxProbesOfWorkload + 2
+	r := newRig(t, setup{eager: -1, endpoints: hang})
 	n := r.podnet()
 	for id := range workload.ID(2) {
 		n.join(1 + id)
 	}
-	r.set(n.silent(0), n.silent(1))
-	for i := range uint32(2) {
+	var list []Endpoint
+	for i := range uint32(hang) {
+		list = append(list, n.silent(i))
+	}
+	r.set(list...)
+	for i := range uint32(hang) {
 		r.hostMisses(i)
 		r.p.Answered(i, 1)
 	}
@@ -513,8 +518,8 @@ func TestPoolClosesAndWorkloadsLeaveAmidProbes(t *testing.T) {
 	r.locked(func() { leaving = r.p.origins[1] })
 	r.p.Leave(1)
 	r.locked(func() {
-		if got := len(leaving.probes); got > 1 {
-			t.Errorf("%d probes of a workload that has left, want that in progress alone", got)
+		if got := len(leaving.probes); got > maxProbesOfWorkload {
+			t.Errorf("%d probes of a workload that has left, want those in progress alone, %d", got, maxProbesOfWorkload)
 		}
 	})
 	r.mustBeConsistent()
