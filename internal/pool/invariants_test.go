@@ -85,7 +85,7 @@ func (r *rig) usersLocked() string {
 	for cluster, users := range r.p.users {
 		for o := range users {
 			if listed++; r.p.ofCluster[clusterKey{o.ID, cluster}] == 0 {
-				return fmt.Sprintf("workload %d is said to use %s", o.ID, cluster)
+				return fmt.Sprintf("workload %d is listed as a user of %s", o.ID, cluster)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ import (
 // one before where it has not lasted: what a workload reaches in turns would go in and out of service for all at its pace, and fill the log.
 //
 // A probe is a connection that a workload's namespace opens, and closes, to find that out. It is no i-sock: it takes none of the workload's slots, of its connects
-// in progress, or of its connections to the cluster. While the host misses an endpoint, the witness is probed now and then; where there is none, a workload
+// in progress, or of its connections to the cluster. While the host misses an endpoint, the witness is probed now and then; where there is no witness, a workload
 // that has got a response, which may have come on an old connection, or any that has i-socks to the cluster. A workload that has none in progress is searched for;
 // of what it is known to reach, or has answered it, each has maxProbesOfWorkload at a time. All together have maxProbes.
 type reach struct {
@@ -55,7 +55,7 @@ type reach struct {
 const (
 	// probeTimeout is how long a probe may take, if the endpoint's connect timeout is no shorter: a SYN that is lost is sent again after a second.
 	probeTimeout = 2 * time.Second
-	// probePause is between two probes of an endpoint that nobody reaches, as between the host's connects; confirmPause behind a connect of the witness.
+	// probePause is between two probes of an endpoint that no workload reaches, as between the host's connects; confirmPause behind a connect of the witness.
 	probePause   = longestWait
 	confirmPause = 10 * time.Second
 	// longestPause is the longest without a witness behind one that has not lasted for a confirmPause.

@@ -44,7 +44,7 @@ func TestWitnessThatReachesInTurnsDoesNotHaveAnEndpointFlap(t *testing.T) {
 }
 
 // Any workload may use its own ports up. It does not show then that it reaches anything.
-func TestWitnessWithoutPortsIsNone(t *testing.T) {
+func TestWitnessWithoutPortsEnds(t *testing.T) {
 	t.Parallel()
 	for _, shortage := range []error{unix.EADDRNOTAVAIL, unix.EADDRINUSE} {
 		r, n, _ := inPod(t, setup{})

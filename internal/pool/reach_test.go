@@ -112,7 +112,7 @@ func (r *rig) hostMisses(endpoint uint32) {
 	r.locked(func() { r.p.failedLocked(r.host(endpoint), errNoAnswer) })
 }
 
-// probe has an endpoint probed now, if anybody is to do that, and waits for what comes of it.
+// probe has an endpoint probed now, if a workload is to do that, and waits for what comes of it.
 func (r *rig) probe(endpoint uint32) {
 	r.t.Helper()
 	r.locked(func() {
@@ -412,7 +412,7 @@ func TestProbesThatHangKeepNoRequestWaiting(t *testing.T) {
 			r.p.retireLocked(sub)
 		}
 		if o := r.p.userLocked(cluster, func(*origin) bool { return true }); o != nil {
-			t.Errorf("workload %d, which has nothing but a probe, is said to use the cluster", o.ID)
+			t.Errorf("workload %d, which has nothing but a probe, is listed as a user of the cluster", o.ID)
 		}
 	})
 }

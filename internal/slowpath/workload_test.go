@@ -260,7 +260,7 @@ func TestIdleConnectionsAreOfOneWorkload(t *testing.T) {
 }
 
 // By it the pool knows from where an endpoint may be reached: that of a copy is of the client, too.
-func TestOutcomesSayWhoseRequestHadTheResponse(t *testing.T) {
+func TestOutcomesNameTheWorkloadOfTheirResponse(t *testing.T) {
 	f := newFront(t, list(saying200(t)), mirroring(saying200(t)), func(c *Config, _ *model.Route) {
 		c.Dial = func(ctx context.Context, _ workload.ID, to netip.AddrPort) (net.Conn, error) {
 			return conns.Dial(ctx, workload.Host, to)
