@@ -37,7 +37,6 @@ func (n *Node) newProxy(files int) *slowpath.Proxy {
 		Balancer:    n.selector,
 		Retrying:    n.selector.Retrying,
 		Named:       n.selector.Named,
-		Misses:      func(from workload.ID) func(netip.AddrPort) bool { return n.pool.Misses(from) },
 		Loads:       n.selector.Loads(),
 		Dial:        n.dialer.Dial,
 		DialInner:   n.dialer.Inner,

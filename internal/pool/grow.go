@@ -40,7 +40,6 @@ func (p *Pool) pollGrowRequestsLocked(now time.Time) {
 		return
 	}
 	p.growPolled = now
-	p.unreached.forget(time.Now())
 	for _, d := range p.destinations {
 		p.probeLocked(d, now)
 		for _, sub := range d.subpools {

@@ -87,7 +87,6 @@ func (p *Pool) open(sub *subpool, to Endpoint, slot, pool uint32) {
 	sub.backoff = 0
 	s.opened = p.cfg.Now()
 	p.isocks[slot] = s
-	p.unreached.reach(way{sub.from.ID, to.Address})
 	switch {
 	case !sub.isHosts():
 		p.reachedLocked(sub.destination, sub.from)
@@ -243,9 +242,6 @@ func (p *Pool) refusedLocked(sub *subpool, err error) {
 	// One that has connected, and closed unused, beside others, is no connect that has failed.
 	if !sub.isHosts() && (sub.open == 0 || !errors.Is(err, errUnused)) {
 		p.unreachedLocked(sub.destination, sub.from, err)
-	}
-	if sub.open == 0 && !errors.Is(err, errUnused) {
-		p.unreached.fail(way{sub.from.ID, sub.Address}, time.Now(), sub.ConnectTimeout)
 	}
 	if !p.decidesLocked(sub) {
 		sub.from.Logger(p.cfg.Logger).Debug("cannot connect to an endpoint", "endpoint", sub.Address, "err", err)

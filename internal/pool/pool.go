@@ -172,8 +172,7 @@ type Pool struct {
 	wg     sync.WaitGroup
 	dialer dialer
 	// probing bounds the probes in progress.
-	probing   chan struct{}
-	unreached unreached
+	probing chan struct{}
 	// probePartings are those of probes: a thousand endpoints have more in a minute than the daemon's other connections may.
 	probePartings upstream.Partings
 

@@ -229,7 +229,6 @@ func (p *Pool) probedLocked(d *destination, by *origin, err error) {
 	case err != nil:
 		p.unreachedLocked(d, by, err)
 	default:
-		p.unreached.reach(way{by.ID, d.Address})
 		p.reachedLocked(d, by)
 	}
 }

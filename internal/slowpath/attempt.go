@@ -39,7 +39,6 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 		return nil, x.classify(err)
 	}
 	x.leaveCluster = leave
-	kernels := claim
 	claim, refused := x.claimNamed(claim, cluster)
 	if refused != noReply {
 		return nil, refused
@@ -47,9 +46,6 @@ func (x *exchange) exchange(claim *Claim, cluster *model.Cluster) (*h1.Response,
 	// The kernel knows no endpoint of a cluster that follows its clients.
 	if x.fails && claim == nil && !cluster.FollowsClient() {
 		return nil, ReplyNoHealthyUpstream
-	}
-	if claim == kernels {
-		claim = x.reached(claim)
 	}
 	if x.Route.Retry != nil || x.attempt != nil {
 		return x.retrying(claim)

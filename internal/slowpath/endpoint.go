@@ -62,17 +62,12 @@ func (d destined) Address() netip.AddrPort { return netip.AddrPort(d) }
 // Done implements ChosenEndpoint.
 func (destined) Done(Outcome) {}
 
-// pick chooses an endpoint of a cluster for a client: one that its workload is not known to miss, if there is one.
-func (p *Proxy) pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, s *Session, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
+// pick chooses an endpoint of a cluster for a connection to that destination.
+func (p *Proxy) pick(cluster *model.Cluster, criteria model.Metadata, hash uint64, destination netip.AddrPort, skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
 	if !cluster.FollowsClient() {
-		if misses := p.misses(s); misses != nil {
-			if e, ok := p.config.Balancer.Pick(cluster, criteria, hash, func(a netip.AddrPort) bool { return skip(a) || misses(a) }); ok {
-				return e, true
-			}
-		}
 		return p.config.Balancer.Pick(cluster, criteria, hash, skip)
 	}
-	to := cluster.EndpointFor(s.Destination)
+	to := cluster.EndpointFor(destination)
 	if !to.IsValid() || skip(to) {
 		return nil, false
 	}
@@ -81,25 +76,5 @@ func (p *Proxy) pick(cluster *model.Cluster, criteria model.Metadata, hash uint6
 
 // pickAny chooses an endpoint for the request.
 func (x *exchange) pickAny(skip func(netip.AddrPort) bool) (ChosenEndpoint, bool) {
-	return x.proxy.pick(x.to, x.Share.Criteria, x.hash.Value, &x.session, skip)
-}
-
-// misses is where the connects of a client's workload fail; nil: nowhere that is known.
-func (p *Proxy) misses(s *Session) func(netip.AddrPort) bool {
-	if p.config.Misses == nil {
-		return nil
-	}
-	return p.config.Misses(s.workload())
-}
-
-// reached is the kernel's claim, unless the client's workload is known to miss that endpoint: then another one is to be chosen.
-func (x *exchange) reached(claim *Claim) *Claim {
-	if claim == nil {
-		return nil
-	}
-	if misses := x.proxy.misses(&x.session); misses == nil || !misses(claim.Endpoint.Address()) {
-		return claim
-	}
-	claim.unused()
-	return nil
+	return x.proxy.pick(x.to, x.Share.Criteria, x.hash.Value, x.session.Destination, skip)
 }

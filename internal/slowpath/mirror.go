@@ -103,7 +103,7 @@ func (x *exchange) copyFor(m *model.Mirror) (c *requestCopy) {
 			entry.giveBack()
 		}
 	}()
-	endpoint, ok := x.proxy.pick(cluster, x.Share.Criteria, rand.Uint64(), &x.session, func(netip.AddrPort) bool { return false })
+	endpoint, ok := x.proxy.pick(cluster, x.Share.Criteria, rand.Uint64(), x.session.Destination, func(netip.AddrPort) bool { return false })
 	if !ok {
 		return nil
 	}

@@ -150,9 +150,6 @@ type Config struct {
 	// Named returns the endpoint of a cluster at an address, counted as busy, and its health as the configuration and what is known of it say.
 	// May be nil: none has a name.
 	Named func(cluster *model.Cluster, address string) (e ChosenEndpoint, health model.HealthStatus, ok bool)
-	// Misses is to which addresses a workload's connects have failed lately: its requests go to other endpoints, if there are any. nil, or what it returns nil: to
-	// none that is known.
-	Misses func(from workload.ID) func(endpoint netip.AddrPort) bool
 	// Loads are the requests in flight that the fast path counts as well; nil: it counts none.
 	Loads Loads
 	// Dial connects to an endpoint from the network namespace of a workload, which fails with ErrWorkloadLeft once that has left; nil means from this

@@ -79,7 +79,7 @@ func (p *Proxy) connectTCP(ctx context.Context, proxy *model.TCPProxy, cluster *
 	var tried []netip.AddrPort
 	failure := errNoEndpoint
 	for range max(proxy.ConnectAttempts, 1) {
-		endpoint, ok := p.pick(cluster, "", rand.Uint64(), &s, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
+		endpoint, ok := p.pick(cluster, "", rand.Uint64(), s.Destination, func(a netip.AddrPort) bool { return slices.Contains(tried, a) })
 		if !ok {
 			return nil, nil, failure
 		}
