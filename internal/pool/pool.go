@@ -171,8 +171,8 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	dialer dialer
-	// probing bounds the probes in progress.
-	probing chan struct{}
+	// probeTickets bound the probes in progress: each holds one.
+	probeTickets chan struct{}
 	// probePartings are those of probes: a thousand endpoints have more in a minute than the daemon's other connections may.
 	probePartings upstream.Partings
 
@@ -269,7 +269,7 @@ func New(cfg Config) (*Pool, error) {
 		ctx:          ctx,
 		cancel:       cancel,
 		dialer:       dialer{isn: newISNGenerator(), congestion: cfg.CongestionControl},
-		probing:      make(chan struct{}, maxProbes),
+		probeTickets: make(chan struct{}, maxProbes),
 		destinations: map[uint32]*destination{},
 		origins:      map[workload.ID]*origin{},
 		live:         map[*subpool]struct{}{},

@@ -195,9 +195,9 @@ func (p *Pool) probe(d *destination, by *origin) {
 		p.mu.Lock()
 		to := d.Endpoint
 		p.mu.Unlock()
-		p.probing <- struct{}{}
+		p.probeTickets <- struct{}{}
 		err := p.connectOnce(by, &to)
-		<-p.probing
+		<-p.probeTickets
 		p.mu.Lock()
 		p.probedLocked(d, by, err)
 		d = p.nextProbeLocked(d, by)

@@ -206,7 +206,7 @@ func TestProbesOfAWitnessHangBesideOneAnother(t *testing.T) {
 		}
 	})
 	await.Quiet(t, func() string {
-		if got := len(r.p.probing); got != maxProbesOfWorkload {
+		if got := len(r.p.probeTickets); got != maxProbesOfWorkload {
 			return fmt.Sprintf("%d probes in progress, want %d", got, maxProbesOfWorkload)
 		}
 		return ""

@@ -345,11 +345,11 @@ func TestProbesOfAllWorkloadsAreBounded(t *testing.T) {
 	r.set(list...)
 	// As if other probes were in progress, all but two.
 	for range maxProbes - 2 {
-		r.p.probing <- struct{}{}
+		r.p.probeTickets <- struct{}{}
 	}
 	t.Cleanup(func() {
 		for range maxProbes - 2 {
-			<-r.p.probing
+			<-r.p.probeTickets
 		}
 	})
 	for i := range uint32(hang + 1) {
@@ -358,7 +358,7 @@ func TestProbesOfAllWorkloadsAreBounded(t *testing.T) {
 		r.p.Answered(i, workload.ID(1+i))
 	}
 	await.Quiet(t, func() string {
-		if got := len(r.p.probing); got != maxProbes {
+		if got := len(r.p.probeTickets); got != maxProbes {
 			return fmt.Sprintf("%d probes in progress, want %d", got, maxProbes)
 		}
 		return ""
