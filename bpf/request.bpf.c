@@ -126,7 +126,9 @@ static __always_inline int request_is_unanswered(const struct psock *ps, const s
  * is room again. */
 static __always_inline int remote_has_room(const struct sock *t, __u64 bytes)
 {
-	return !sock_is_pressed(t) && (__u64)t->sk_wmem_queued + sock_send_cost(t, bytes) <= (__u32)t->sk_sndbuf;
+	__u64 cost = sock_send_cost(t, bytes);
+
+	return tcp_may_charge(t, cost) && (__u64)t->sk_wmem_queued + cost <= (__u32)t->sk_sndbuf;
 }
 
 static __always_inline int target_has_room(struct sk_msg_md *msg, __u32 local, __u64 bytes)
@@ -463,7 +465,7 @@ static __always_inline int target_is_lean(struct sk_msg_md *msg, const struct sl
 
 	if (!t)
 		return 0;
-	return s->flags & SLOT_LOCAL ? sock_is_lean(t) : sock_is_pressed(t);
+	return s->flags & SLOT_LOCAL ? sock_is_lean(t) : !tcp_may_charge(t, NARROW_ROOM);
 }
 
 static long lease_try_step(__u32 i, void *ctx)
@@ -604,7 +606,7 @@ static __always_inline void lease_fill(const struct lease_try *t, struct psock *
 	s->deadline_ns = lease_deadline(to, whole);
 	if (ps->body == CHUNKED_BODY)
 		s->upload = ps->upload;
-	if (!(s->flags & SLOT_LOCAL) && sk && sock_is_lean(sock_kernel(sk)))
+	if (!(s->flags & SLOT_LOCAL) && sk && sock_lacks_room(sock_kernel(sk)))
 		s->request |= REQUEST_LEAN;
 	/* Last: what comes before it is nobody's. */
 	asm volatile("" ::: "memory");

@@ -467,11 +467,12 @@ static __always_inline __u64 segments_waiting(struct slot *s, __u32 segments)
 	return most < s->waiting ? most : s->waiting;
 }
 
-/* Whether the client has read enough for one more segment. Asked before the redirect, which cannot be taken back. */
+/* Whether the client has read enough for one more segment, and TCP has memory for it. Asked before the redirect, which cannot be taken back. */
 static __always_inline int segment_has_room(struct __sk_buff *skb, struct slot *s)
 {
 	__u64 cookie = s->cookie, size = skb_truesize(skb), unread, window;
 	struct bpf_sock *client = bpf_map_lookup_elem(&psocks, &cookie);
+	int charged;
 
 	if (!client)
 		return 1;
@@ -479,8 +480,9 @@ static __always_inline int segment_has_room(struct __sk_buff *skb, struct slot *
 	unread = segments_waiting(s, sock_redirected_segments(client));
 	unread += sock_unread_bytes(client);
 	window = window_of(sock_receive_buffer(client));
+	charged = tcp_may_charge(sock_kernel(client), size);
 	bpf_sk_release(client);
-	if (unread + size > window)
+	if (!charged || unread + size > window)
 		return 0;
 	s->waiting += size;
 	if (size > s->largest)

@@ -77,9 +77,19 @@ struct timespec64 {
 	long long tv_sec;
 };
 
+/* A kernel's count of which each processor has a part; count lags behind by what those have. */
+struct percpu_counter {
+	long long count;
+};
+
 struct proto {
-	/* Points to the protocol's flag: its memory is above the second of net.ipv4.tcp_mem. */
+	/* Points to the protocol's flag: its memory has been above the second of net.ipv4.tcp_mem, and not below the first since. */
 	unsigned long *memory_pressure;
+	/* Pages of all its sockets. */
+	atomic_long_t *memory_allocated;
+	/* net.ipv4.tcp_mem: three numbers of pages. */
+	long *sysctl_mem;
+	struct percpu_counter *sockets_allocated;
 };
 
 /* Who has the socket's lock, as a process does amid a call: not what interrupts hold. */
@@ -350,12 +360,43 @@ static __always_inline int sock_memcg_has_room(const struct sock *sk, __u64 byte
 	return (__u64)memcg->tcpmem.usage.counter + (bytes >> PAGE_BITS) + 1 <= memcg->tcpmem.max;
 }
 
+/* Whether all of TCP, under pressure, is so near to its limit that what is begun now may find it reached: half of the way there from where pressure begins.
+ * Below the limit the kernel lets a socket send that has nothing to be acknowledged; beyond, none. */
+static __always_inline int tcp_nears_limit(const struct sock *sk)
+{
+	const struct proto *p = sk->__sk_common.skc_prot;
+	unsigned long pressure = word_at(p->sysctl_mem + 1), limit = word_at(p->sysctl_mem + 2);
+
+	return (long)word_at(p->memory_allocated) > (long)(pressure / 2 + limit / 2);
+}
+
+/* Whether the socket, with so many bytes more, has less than its share of what all TCP sockets may have together: more than that the kernel charges to none of
+ * them under pressure (__sk_mem_raise_allocated). */
+static __always_inline int sock_has_share(const struct sock *sk, __u64 bytes)
+{
+	const struct proto *p = sk->__sk_common.skc_prot;
+	struct percpu_counter *all =
+		bpf_rdonly_cast(p->sockets_allocated, bpf_core_type_id_kernel(struct percpu_counter));
+	__u64 has = (__u64)(__u32)sk->sk_wmem_queued + (__u32)sk->sk_backlog.rmem_alloc.counter + bytes;
+	long long sockets = all->count;
+
+	if (sk->sk_forward_alloc > 0)
+		has += (__u32)sk->sk_forward_alloc;
+	return sockets <= 0 || (__u64)sockets * ((has >> PAGE_BITS) + 2) < word_at(p->sysctl_mem + 2);
+}
+
+/* Whether the kernel can be expected to charge so many more bytes to the socket, as far as the memory of all TCP goes. */
+static __always_inline int tcp_may_charge(const struct sock *sk, __u64 bytes)
+{
+	return !sock_is_pressed(sk) || (!tcp_nears_limit(sk) && sock_has_share(sk, bytes));
+}
+
 /* Whether the kernel can be expected to charge so many more bytes to the socket. What it has reserved it takes without asking. */
 static __always_inline int sock_may_charge(const struct sock *sk, __u64 bytes)
 {
 	if ((__s64)bytes <= (__s64)sk->sk_forward_alloc)
 		return 1;
-	return !sock_is_pressed(sk) && sock_memcg_has_room(sk, bytes);
+	return tcp_may_charge(sk, bytes) && sock_memcg_has_room(sk, bytes);
 }
 
 /* Least room of a send buffer, as SO_SNDBUF takes it, with which a member of a socket map keeps sending. One whose send buffer is full waits
@@ -373,12 +414,17 @@ static __always_inline int sock_is_narrow(const struct sock *sk)
 /* Room that a member of a socket map must have beyond what it is about to take. */
 #define LEAN_ROOM (1 << 20)
 
-/* Whether the socket may soon find no memory. A member of a socket map whose send finds none is told to wait, and the kernel never
- * tells it to go on, unless bytes of its own are in flight over TCP; and what a worker cannot charge to it the worker tries again
- * for ever. */
+/* Whether the socket may soon find no memory for what it sends. A member of a socket map whose send finds none is told to wait, and the kernel never
+ * tells it to go on, unless bytes of its own are in flight over TCP. */
 static __always_inline int sock_is_lean(const struct sock *sk)
 {
-	return sock_is_pressed(sk) || !sock_memcg_has_room(sk, LEAN_ROOM);
+	return (sock_is_pressed(sk) && tcp_nears_limit(sk)) || !sock_memcg_has_room(sk, LEAN_ROOM);
+}
+
+/* The same of what it is to receive: what a worker cannot charge to it the worker tries again for ever. */
+static __always_inline int sock_lacks_room(const struct sock *sk)
+{
+	return !tcp_may_charge(sk, LEAN_ROOM) || !sock_memcg_has_room(sk, LEAN_ROOM);
 }
 
 /* The memory that a socket buffer takes beside its bytes, at most. */
