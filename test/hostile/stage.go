@@ -435,12 +435,17 @@ func (s *scene) killServer() {
 	s.startServer(one)
 }
 
-// squeezeTCP leaves all of TCP little more than it has, for a moment.
+// squeezeTCP has all of TCP under pressure, for a moment: with little more than it has, with half as much more, or with as much as it likes.
 func (s *scene) squeezeTCP() {
 	used := harness.TCPMemory(s) / int64(os.Getpagesize())
 	// Other network namespaces do not have that setting.
+	limits := [...]string{
+		fmt.Sprintf("%d %d %d", used, used+16, used+64),
+		fmt.Sprintf("1 2 %d", used+used/2+64),
+		fmt.Sprintf("1 2 %d", 4*used+1<<16),
+	}
 	setting := harness.SameHost(s).Program(s, programs.SettingProgram, programs.SettingSpec{
-		Path: "/proc/sys/net/ipv4/tcp_mem", Value: fmt.Sprintf("%d %d %d", used, used+16, used+64),
+		Path: "/proc/sys/net/ipv4/tcp_mem", Value: limits[s.random.IntN(len(limits))],
 	})
 	var in programs.SettingSpec
 	setting.Next(s, &in)
