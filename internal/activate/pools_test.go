@@ -30,7 +30,7 @@ func (b *balancing) pooled() (*Pools, *pool.Pool) {
 			}
 		},
 	})
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, nil, nil)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 	sockets.Peers = mapstest.NewFakeTable[maps.PeerKey, uint32](nil)
 	sockets.Pools = mapstest.NewFakeTable[maps.PoolKey, uint32](nil)
 	p, err := pool.New(pool.Config{Shared: b.kernel.Shared, Sockets: sockets, Own: workload.Own(0), Logger: slog.New(slog.DiscardHandler), Released: pools.Closed})

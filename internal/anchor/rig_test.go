@@ -111,7 +111,7 @@ func prepare(t *testing.T, o setup) *rig {
 	}
 	conns := newMap(t, hashOf[maps.ConnKey, maps.ConnRecord](512))
 	slowConns := newMap(t, trieOf[maps.CookieKey, maps.SlowConn](o.slowConns))
-	sockets := maps.NewSockets(nil, nil, conns, slowConns, nil, nil, nil, r.psocks, nil)
+	sockets := maps.NewSockets(nil, nil, nil, conns, slowConns, nil, nil, nil, r.psocks, nil)
 	sockets.Anchors, sockets.Accounts = r.anchors, r.accounts
 	r.cfg = Config{
 		Shared: r.shared, Sockets: sockets, Handler: handler{r}, Leases: leases{r}, Logger: o.logger, Own: workload.Own(testNetns),

@@ -221,7 +221,7 @@ func (d *Datapath) wrapMaps() error {
 		return err
 	}
 	d.Shared = shared
-	d.Sockets = maps.NewSockets(m.Anchors, m.Accounts, m.Conns, m.SlowConns, m.Peers, m.PoolIndices, m.IsockSlots, m.Psocks, m.Isocks)
+	d.Sockets = maps.NewSockets(m.Anchors, m.Strangers, m.Accounts, m.Conns, m.SlowConns, m.Peers, m.PoolIndices, m.IsockSlots, m.Psocks, m.Isocks)
 	if d.fast != nil {
 		d.Sockets.SetQueued(d.fast.Queued)
 		d.Sockets.SetClient(d.fast.Client)

@@ -3,6 +3,7 @@
 package maps
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -13,11 +14,20 @@ import (
 // anchors is the map of anchor ports. It has one writer at a time.
 type anchors struct {
 	bpfmap.Table[uint64, AnchorPorts]
-	m *ebpf.Map
+	m, strangers *ebpf.Map
 }
 
-func newAnchors(m *ebpf.Map) bpfmap.Table[uint64, AnchorPorts] {
-	return anchors{Table: bpfmap.NewTable[uint64, AnchorPorts]("anchors", m), m: m}
+func newAnchors(m, strangers *ebpf.Map) bpfmap.Table[uint64, AnchorPorts] {
+	return anchors{Table: bpfmap.NewTable[uint64, AnchorPorts]("anchors", m), m: m, strangers: strangers}
+}
+
+// Delete implements bpfmap.Table. The next connection of the network namespace is reported, however short a time ago the one was by which it has come here.
+func (t anchors) Delete(netns uint64) error {
+	err := t.Table.Delete(netns)
+	if forget := t.strangers.Delete(&netns); forget != nil && !errors.Is(forget, ebpf.ErrKeyNotExist) {
+		err = errors.Join(err, fmt.Errorf("forget the report of a network namespace in map strangers: %w", forget))
+	}
+	return err
 }
 
 // Put implements bpfmap.Table. It writes in place where the view alone changes: see struct anchor_ports in bpf/lib/abi.h.

@@ -60,7 +60,7 @@ func TestCookiesCountWhole(t *testing.T) {
 
 // What the kernel knows of a connection is not overwritten by a mark, and what it has forgotten does not come again by an offer.
 func TestMarksAndOffersChangeOnlyWhatTheyShould(t *testing.T) {
-	s := NewSockets(nil, nil, nil, newSlowConns(t, 2), nil, nil, nil, nil, nil)
+	s := NewSockets(nil, nil, nil, nil, newSlowConns(t, 2), nil, nil, nil, nil, nil)
 	declined := SlowConn{Reason: uint32(HandoverUpgrade), Slot: 3, HasLease: 1, Lease: 9}
 	if err := s.SlowConns.Put(5, declined); err != nil {
 		t.Fatal(err)

@@ -36,9 +36,9 @@ type Sockets struct {
 }
 
 // NewSockets wraps the kernel's maps.
-func NewSockets(anchors, accounts, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
+func NewSockets(anchors, strangers, accounts, conns, slowConns, peers, pools, isockSlots, psocks, isocks *ebpf.Map) *Sockets {
 	return &Sockets{
-		Anchors:    newAnchors(anchors),
+		Anchors:    newAnchors(anchors, strangers),
 		Accounts:   bpfmap.NewTable[uint32, Account]("accounts", accounts),
 		Conns:      bpfmap.NewTable[ConnKey, ConnRecord]("conns", conns),
 		SlowConns:  newCookieTable[SlowConn]("slow_conns", slowConns),

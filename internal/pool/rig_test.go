@@ -116,7 +116,7 @@ func newRig(t *testing.T, o setup) *rig {
 		clients:  &fakeClients{fails: make(chan Lost, 64), fail: o.fail, spill: o.spill},
 		released: make(chan uint32, 64),
 	}
-	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, r.psocks, r.isocks)
+	sockets := maps.NewSockets(nil, nil, nil, nil, nil, nil, nil, nil, r.psocks, r.isocks)
 	sockets.SlowConns = mapstest.NewFakeTable[uint64, maps.SlowConn](nil)
 	sockets.Peers, sockets.ISockSlots, sockets.Pools = announced{r.peers, r.shared, o}, registered{r.cookies, o}, r.pools
 	p, err := New(Config{
