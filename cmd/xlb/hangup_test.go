@@ -9,9 +9,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/xlb-project/xlb/internal/hangup"
 )
@@ -23,6 +26,7 @@ const hangupInit = "init github.com/xlb-project/xlb/internal/hangup "
 const (
 	roleReloads = "hangup-reloads" // takes SIGHUP, says so, and ends with the next one
 	roleEnds    = "hangup-ends"    // is a command with the default action
+	roleEnded   = "hangup-ended"   // has taken SIGHUP, and is about to end
 )
 
 // playHangup is one of the roles. It goes on when its standard input ends.
@@ -34,6 +38,15 @@ func playHangup(role string) int {
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	reload := hangup.Take()
+	if role == roleEnded {
+		hangup.End()
+		// The thread gets it before the call returns: another one might when the process has ended.
+		runtime.LockOSThread()
+		if unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGHUP) != nil {
+			return exitFailure
+		}
+		return exitOK
+	}
 	os.Stdout.WriteString("taken\n")
 	<-reload
 	return exitOK
@@ -117,6 +130,16 @@ func TestHangupBeforeMainIsOutlived(t *testing.T) {
 	r.hangUp()
 	if err := r.Wait(); err != nil {
 		t.Errorf("ended with %v, want a reload", err)
+	}
+}
+
+// A SIGHUP that comes while the daemon drains does not change how it ends.
+func TestHangupBehindTheEndHasNoEffect(t *testing.T) {
+	r := traced(t, roleEnded)
+	go func() { _, _ = io.Copy(io.Discard, r.stderr) }()
+	r.goOn.Close()
+	if err := r.Wait(); err != nil {
+		t.Errorf("ended with %v, want its own end", err)
 	}
 }
 

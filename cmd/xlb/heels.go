@@ -83,7 +83,7 @@ func (f *heelsRunFlags) run(ctx context.Context, e *env) error {
 		return refused(err)
 	}
 	reload := hangup.Take()
-	defer hangup.Default()
+	defer hangup.End()
 	cfg, err := settings.Load(f.config)
 	if err != nil {
 		return refused(err)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 			os.Exit(standIn(os.Args[2:]))
 		case "demo-client":
 			main()
-		case roleReloads, roleEnds:
+		case roleReloads, roleEnds, roleEnded:
 			os.Exit(playHangup(os.Args[1]))
 		}
 	}

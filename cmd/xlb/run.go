@@ -211,7 +211,7 @@ other user changes anything, whatever admin.address.pipe.mode is. --admin none g
 // runDaemon runs it until ctx ends.
 func (f *runFlags) runDaemon(ctx context.Context, o node.Options) error {
 	reload := hangup.Take()
-	defer hangup.Default()
+	defer hangup.End()
 	f.dropCapabilities(&o)
 	// Before it can be too late to say so.
 	if warning := check.MemoryWarning(); warning != "" {

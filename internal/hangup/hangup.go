@@ -28,6 +28,9 @@ func Take() <-chan os.Signal {
 	return early
 }
 
+// End leaves SIGHUP without effect, for a command that reloads and ends: what comes now is too late for a reload, and no reason to end otherwise than asked to.
+func End() { signal.Ignore(syscall.SIGHUP) }
+
 // Default gives SIGHUP back the action that it had when the process began, death or, as below nohup, none. One that came meanwhile takes
 // effect now.
 func Default() {
