@@ -34,11 +34,11 @@ func (d *Dialer) connectFrom(ctx context.Context, from workload.ID, to netip.Add
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	fd, err := d.openIn(from, to.Addr())
+	fd, client, err := d.openIn(from, to.Addr())
 	if err != nil {
 		return nil, err
 	}
-	if err := d.beginConnect(fd, to); err != nil {
+	if err := d.beginConnect(fd, client, to); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -50,24 +50,25 @@ func (d *Dialer) connectFrom(ctx context.Context, from workload.ID, to netip.Add
 	return conn, err
 }
 
-// openIn opens a socket in the network namespace of a workload.
-func (d *Dialer) openIn(from workload.ID, to netip.Addr) (fd int, err error) {
+// openIn opens a socket in the network namespace of a workload, which has these ports for it.
+func (d *Dialer) openIn(from workload.ID, to netip.Addr) (fd int, p ports, err error) {
 	within := d.within(from)
 	if within == nil {
-		return 0, slowpath.ErrWorkloadLeft
+		return 0, ports{}, slowpath.ErrWorkloadLeft
 	}
 	family := unix.AF_INET6
 	if to.Is4() {
 		family = unix.AF_INET
 	}
 	err = within(func() (err error) {
+		p = clientPorts()
 		fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		return os.NewSyscallError("socket", err)
 	})
 	if err != nil && d.within(from) == nil {
-		return 0, fmt.Errorf("%w: %w", slowpath.ErrWorkloadLeft, err)
+		return 0, ports{}, fmt.Errorf("%w: %w", slowpath.ErrWorkloadLeft, err)
 	}
-	return fd, err
+	return fd, p, err
 }
 
 // withinWorkload runs code in the network namespace of a workload; nil: it has left.
@@ -82,8 +83,8 @@ func (d *Dialer) withinWorkload(id workload.ID) func(do func() error) error {
 	return w.Within
 }
 
-// beginConnect has a socket connect, and does not wait.
-func (d *Dialer) beginConnect(fd int, to netip.AddrPort) error {
+// beginConnect has a socket connect from one of the ports, and does not wait.
+func (d *Dialer) beginConnect(fd int, from ports, to netip.AddrPort) error {
 	if err := d.prepare(fd); err != nil {
 		return err
 	}
@@ -91,12 +92,11 @@ func (d *Dialer) beginConnect(fd int, to netip.AddrPort) error {
 	if to.Addr().Is4() {
 		sa = &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
 	}
-	switch err := unix.Connect(fd, sa); err {
-	case nil, unix.EINPROGRESS, unix.EINTR:
+	err := from.connect(fd, sa)
+	if err == nil || errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		return nil
-	default:
-		return os.NewSyscallError("connect", err)
 	}
+	return os.NewSyscallError("connect", err)
 }
 
 // connected waits until a socket has connected, as long as the context lasts.

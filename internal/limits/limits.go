@@ -91,7 +91,7 @@ var (
 	Upstream = Row{
 		Name: "slow path, endpoints", Side: Client,
 		Varies: "connect_timeout, timeout of routes, stream_idle_timeout; heads as those of clients",
-		Made:   []string{"internal/slowpath/conns.Dial", "internal/dialer.Dial", "internal/dialer.beginConnect", "internal/anchor.DialInner", "internal/mtls.handshake"},
+		Made:   []string{"internal/slowpath/conns.Dial", "internal/dialer.Dial", "internal/dialer.connect", "internal/anchor.DialInner", "internal/mtls.handshake"},
 		Shown:  []string{"TestEndpointsThatStallInTheHandshake"},
 	}
 	// Pool are the fast path's connections to endpoints, opened ahead.
