@@ -459,13 +459,17 @@ struct lease_try {
 };
 
 /* Whether the target may find no memory for what it is sent or, on this host, for what it answers. */
-static __always_inline int target_is_lean(struct sk_msg_md *msg, const struct slot *s)
+static __always_inline int target_is_lean(struct sk_msg_md *msg, const struct slot *s, __u64 bytes)
 {
 	struct sock *t = msg_target(msg);
+	__u64 cost;
 
 	if (!t)
 		return 0;
-	return s->flags & SLOT_LOCAL ? sock_is_lean(t) : !tcp_may_charge(t, NARROW_ROOM);
+	if (s->flags & SLOT_LOCAL)
+		return sock_is_lean(t) || !sock_may_charge(t, bytes);
+	cost = sock_send_cost(t, bytes);
+	return !tcp_may_charge(t, cost > NARROW_ROOM ? cost : NARROW_ROOM);
 }
 
 static long lease_try_step(__u32 i, void *ctx)
@@ -491,8 +495,8 @@ static long lease_try_step(__u32 i, void *ctx)
 		lease_break(s, index, lease);
 		return 0;
 	}
-	/* It is well, but memory is short: TCP waits for it. */
-	if (target_is_lean(t->msg, s)) {
+	/* It is well, but memory is short, for all of what is admitted at once: TCP waits for it. */
+	if (target_is_lean(t->msg, s, t->room)) {
 		lease_release(s, index, lease);
 		t->failure = HANDOVER_NO_ROOM;
 		return 1;
@@ -834,7 +838,7 @@ static __always_inline int tunnel_has_room(struct sk_msg_md *msg, struct slot *s
 	__u32 local = s->flags & SLOT_LOCAL;
 	struct sock *t = msg_target(msg);
 
-	if (!t || !target_has_room(msg, local, size) || target_is_lean(msg, s))
+	if (!t || !target_has_room(msg, local, size) || target_is_lean(msg, s, size))
 		return 0;
 	if (!local)
 		return 1;
@@ -950,11 +954,11 @@ static __always_inline int request_cut(struct sk_msg_md *msg, struct psock *ps, 
 }
 
 /* A send of a client whose socket is balanced. */
-static __always_inline int request_serve(struct sk_msg_md *msg, struct bpf_sock *sk, struct psock *ps)
+static __always_inline int request_serve(struct sk_msg_md *msg, struct bpf_sock *sk, struct psock *ps, int again)
 {
 	__u64 cut;
 
-	if (!send_enter(msg, &ps->send, 0))
+	if (!send_enter(msg, &ps->send, 0, again))
 		return request_concurrent(msg, ps);
 	cut = send_cut(msg, &ps->send);
 	if (cut)
@@ -995,7 +999,7 @@ int xlb_request(struct sk_msg_md *msg)
 	struct bpf_sock *sk = msg->sk;
 	struct psock *ps = sk ? psock_of(sk) : 0;
 	__u64 began, ran;
-	int verdict;
+	int verdict, again = msg_runs_again(msg);
 
 	/* Both survive from the run before, and from the send before. */
 	bpf_msg_apply_bytes(msg, 0);
@@ -1006,7 +1010,7 @@ int xlb_request(struct sk_msg_md *msg)
 	if (!ps->vip_port)
 		return msg_target(msg) ? request_pass(msg, ps) : SK_PASS;
 	began = sample_begin();
-	verdict = request_serve(msg, sk, ps);
+	verdict = request_serve(msg, sk, ps, again);
 	ran = sample_end(began);
 	if (ran)
 		request_charge(ps, ran);

@@ -379,12 +379,12 @@ static __always_inline int response_early(struct sk_msg_md *msg, struct slot *s,
 
 /* A send of a server whose connection has a slot. */
 static __always_inline int response_serve(struct sk_msg_md *msg, struct bpf_sock *sk, struct ssock *ss, struct slot *s,
-					  __u32 index)
+					  __u32 index, int again)
 {
 	__u64 cut;
 
 	/* What the other task claimed was for a lease that has ended since, by way of the daemon: nothing of it is under way. */
-	if (!send_enter(msg, &ss->send, ss->lease != s->lease))
+	if (!send_enter(msg, &ss->send, ss->lease != s->lease, again))
 		return response_concurrent(msg, s, index);
 	cut = send_cut(msg, &ss->send);
 	if (cut)
@@ -413,7 +413,7 @@ int xlb_response(struct sk_msg_md *msg)
 	struct slot *s;
 	__u64 began;
 	__u32 index;
-	int verdict;
+	int verdict, again = msg_runs_again(msg);
 
 	bpf_msg_apply_bytes(msg, 0);
 	bpf_msg_cork_bytes(msg, 0);
@@ -427,7 +427,7 @@ int xlb_response(struct sk_msg_md *msg)
 		return response_stray(msg);
 	}
 	began = sample_begin();
-	verdict = response_serve(msg, sk, ss, s, index);
+	verdict = response_serve(msg, sk, ss, s, index, again);
 	sample_count(&s->traffic.program_ns, sample_end(began));
 	return verdict;
 }

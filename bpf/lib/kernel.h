@@ -165,7 +165,14 @@ struct tcp_sock {
 	struct hrtimer compressed_ack_timer;
 };
 
+struct sk_msg_sg {
+	__u32 start;
+};
+
 struct sk_msg {
+	struct sk_msg_sg sg;
+	__u32 apply_bytes;
+	__u32 flags;
 	struct sock *sk_redir;
 };
 
@@ -175,13 +182,23 @@ struct sk_msg {
 extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
-/* The socket that this message is redirected to so far, or NULL. It survives from one run to the
- * next inside a single sendmsg(). */
+/* The socket that this message is redirected to so far, or NULL. On some kernels it survives from one run to the next inside a
+ * single sendmsg(); others clear it. */
 static __always_inline struct sock *msg_target(struct sk_msg_md *msg)
 {
 	struct sk_msg *kern = bpf_cast_to_kern_ctx(msg);
 
 	return kern->sk_redir;
+}
+
+/* Whether a program has run for this message before, in the same send, and runs again for the rest of it. To be asked at the
+ * beginning of a run, before that sets anything. The kernel zeroes a message first. A run before leaves the bytes to apply and a
+ * redirect its flags (an ingress redirect has one); where the kernel has moved a part, the piece that is next is not the first. */
+static __always_inline int msg_runs_again(struct sk_msg_md *msg)
+{
+	struct sk_msg *kern = bpf_cast_to_kern_ctx(msg);
+
+	return kern->sk_redir || kern->flags || kern->sg.start || kern->apply_bytes;
 }
 
 static __always_inline struct sock *sock_kernel(struct bpf_sock *sk)

@@ -39,8 +39,9 @@ struct send {
 #ifndef XLB_NATIVE
 
 /* Begins a run of the program. False: the send of another task is under way, and its bytes may reach their target behind
- * these. The kernel lets go of the socket's lock while it redirects. `over`: that send counts for nothing any more. */
-static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w, int over)
+ * these. The kernel lets go of the socket's lock while it redirects. `over`: that send counts for nothing any more. `again`: the program has
+ * been shown the message before (msg_runs_again). */
+static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w, int over, int again)
 {
 	__u64 task = bpf_get_current_pid_tgid(), had = *(volatile __u64 *)&w->sender;
 
@@ -53,8 +54,7 @@ static __always_inline int send_enter(struct sk_msg_md *msg, struct send *w, int
 		w->claimed = 0;
 		w->messages = 0;
 	}
-	/* With a target the program runs again for the rest of a message that it has been shown. */
-	if (!msg_target(msg)) {
+	if (!again) {
 		w->offered += msg->size;
 		w->messages++;
 	}

@@ -25,6 +25,16 @@ func (p *Place) TCPMemoryLimit(t testing.TB, limit, least int) string {
 		map[string]string{"memory.max": fmt.Sprint(limit + least)})
 }
 
+// TCPMemoryLimitAbove makes a cgroup within one whose sockets may take so many bytes of TCP memory, and returns the directory of the inner one, whose own limit
+// is beyond reach: without one its sockets would not be counted. It needs the memory controller of cgroup v1.
+func (p *Place) TCPMemoryLimitAbove(t testing.TB, limit int) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(v1Root, "memory", "cgroup.procs")); err != nil {
+		t.Skip("needs the memory controller of cgroup v1, which has a limit of TCP memory")
+	}
+	return limitedCgroup(t, filepath.Join(p.TCPMemoryLimit(t, limit, 0), "inner"), map[string]string{"memory.kmem.tcp.limit_in_bytes": fmt.Sprint(1 << 30)})
+}
+
 // CPULimit makes a cgroup whose processes get so many hundredths of a processor together.
 func (p *Place) CPULimit(t testing.TB, hundredths int) string {
 	t.Helper()

@@ -321,22 +321,34 @@ func procAddress(t testing.TB, text string) netip.AddrPort {
 // TCPMemory is the memory that TCP holds on this machine, in bytes.
 func TCPMemory(t testing.TB) int64 {
 	t.Helper()
+	return tcpCount(t, "mem") * int64(os.Getpagesize())
+}
+
+// TCPSockets counts the TCP sockets of this machine, in all network namespaces.
+func TCPSockets(t testing.TB) int {
+	t.Helper()
+	return int(tcpCount(t, "alloc"))
+}
+
+// tcpCount is a number of TCP's line in /proc/net/sockstat.
+func tcpCount(t testing.TB, name string) int64 {
+	t.Helper()
 	content, err := os.ReadFile("/proc/net/sockstat")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Fields(line)
-		at := slices.Index(fields, "mem")
+		at := slices.Index(fields, name)
 		if fields[0] != "TCP:" || at < 0 {
 			continue
 		}
-		pages, err := strconv.ParseInt(fields[at+1], 10, 64)
+		n, err := strconv.ParseInt(fields[at+1], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pages * int64(os.Getpagesize())
+		return n
 	}
-	t.Fatal("/proc/net/sockstat has no memory of TCP")
+	t.Fatalf("/proc/net/sockstat has no %s of TCP", name)
 	return 0
 }
