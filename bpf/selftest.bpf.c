@@ -86,7 +86,7 @@ int xlb_selftest_retry(struct __sk_buff *skb)
 	return SELFTEST_RESULT(v, t->response.retry, t->response.head.off);
 }
 
-/* Whether the client holds a reference to its own socket: a program passes bytes to the anchor by a redirect to the client itself, which lasts
+/* Whether the client holds references to its own socket: a program passes bytes to the anchor by a redirect to the client itself, which lasts
  * until they have room. The daemon makes room, and must not wait for it. */
 static __always_inline int client_waits_for_room(struct bpf_sock *client)
 {
@@ -118,7 +118,7 @@ int xlb_queued(struct __sk_buff *skb)
 	if (socket_references)
 		references = sock_foreign_references(client) - 1;
 	if (references > 0 && waits && client_waits_for_room(client))
-		references--;
+		references -= redirect_references;
 	bpf_sk_release(client);
 	return queued + references;
 }
@@ -171,6 +171,10 @@ struct probe_sight {
 	/* Its tcp_clock_cache. */
 	__u64 clock;
 	__u64 references;
+	/* The sequence number behind its last send. */
+	__u64 end;
+	/* Given: its bytes go out to its peer, as a program passes them. */
+	__u64 out;
 };
 
 /* Writer: the probe program. */
@@ -189,7 +193,7 @@ struct {
 	__uint(max_entries, 1);
 } probe_socks SEC(".maps");
 
-/* Sends a socket's bytes into its own receive queue: what the loader has to know of this kernel's redirects, it finds out with
+/* Sends a socket's bytes into its own receive queue, or out: what the loader has to know of this kernel's redirects, it finds out with
  * this. */
 SEC("sk_msg")
 int xlb_probe(struct sk_msg_md *msg)
@@ -198,11 +202,33 @@ int xlb_probe(struct sk_msg_md *msg)
 	__u32 key = 0;
 	struct probe_sight *seen = bpf_map_lookup_elem(&probe_sights, &key);
 
-	if (sk && seen) {
-		seen->clock = sock_tcp(sk)->tcp_clock_cache;
-		seen->references = sock_references(sk);
-	}
-	return bpf_msg_redirect_map(msg, &probe_socks, key, BPF_F_INGRESS);
+	if (!sk || !seen)
+		return SK_PASS;
+	seen->clock = sock_tcp(sk)->tcp_clock_cache;
+	seen->references = sock_references(sk);
+	seen->end = sock_tcp(sk)->write_seq + msg->size;
+	return bpf_msg_redirect_map(msg, &probe_socks, key, seen->out ? 0 : BPF_F_INGRESS);
+}
+
+/* How many references there are to the probe's socket while its send waits for room, in the midst of a redirect; 0: it does not wait. */
+SEC("tc")
+int xlb_probe_waiting(struct __sk_buff *skb)
+{
+	__u32 key = 0;
+	struct probe_sight *seen = bpf_map_lookup_elem(&probe_sights, &key);
+	struct bpf_sock *sk = bpf_map_lookup_elem(&probe_socks, &key);
+	int references = 0;
+
+	if (!sk)
+		return 0;
+	/* One is this look's. */
+	if (seen && sock_waits_for_room(sk, seen->end))
+		references = sock_references(sk) - 1;
+	/* It may have had room meanwhile. */
+	if (seen && !sock_waits_for_room(sk, seen->end))
+		references = 0;
+	bpf_sk_release(sk);
+	return references;
 }
 
 /* What tests of choices ask. */

@@ -30,6 +30,9 @@ const volatile __u8 reads_stamped = 1;
  * probe. */
 const volatile __u32 socket_references = 0;
 
+/* References to its target that the kernel holds while it redirects a message: 1, or 2 on some builds of 6.18. Found by a probe. */
+const volatile __u32 redirect_references = 1;
+
 /* Largest request, head and body, in bytes, that the fast path moves without looking whether the server reads, and of a larger one what it moves
  * at once. */
 const volatile __u32 request_limit = 256 << 10;

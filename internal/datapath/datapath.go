@@ -134,15 +134,16 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		spec.Maps["skb_logic"].Contents = nil
 	}
 	values := map[string]any{
-		"fast_path":         boolByte(o.FastPath),
-		"refuse_when_down":  boolByte(o.RefuseWhenDown),
-		"report_namespaces": boolByte(o.ReportNamespaces),
-		"same_host_tcp":     boolByte(o.SameHostTCP),
-		"wait_for_locks":    boolByte(o.WaitForLocks),
-		"ingress_charged":   boolByte(o.Kernel.IngressCharged),
-		"reads_stamped":     boolByte(o.Kernel.ReadsStamped),
-		"psock_rcvbuf":      o.ReceiveBuffer,
-		"socket_references": o.Kernel.SocketReferences,
+		"fast_path":           boolByte(o.FastPath),
+		"refuse_when_down":    boolByte(o.RefuseWhenDown),
+		"report_namespaces":   boolByte(o.ReportNamespaces),
+		"same_host_tcp":       boolByte(o.SameHostTCP),
+		"wait_for_locks":      boolByte(o.WaitForLocks),
+		"ingress_charged":     boolByte(o.Kernel.IngressCharged),
+		"reads_stamped":       boolByte(o.Kernel.ReadsStamped),
+		"psock_rcvbuf":        o.ReceiveBuffer,
+		"socket_references":   o.Kernel.SocketReferences,
+		"redirect_references": max(o.Kernel.RedirectReferences, 1),
 	}
 	for name, value := range values {
 		v, ok := spec.Variables[name]

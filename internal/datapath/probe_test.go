@@ -17,4 +17,7 @@ func TestProbeReachesAVerdict(t *testing.T) {
 	if k.SocketReferences == 0 || k.SocketReferences > 8 {
 		t.Errorf("references to an idle socket: got %d, want a few", k.SocketReferences)
 	}
+	if k.RedirectReferences == 0 || k.RedirectReferences > 2 {
+		t.Errorf("references that a redirect holds: got %d, want 1 or 2", k.RedirectReferences)
+	}
 }

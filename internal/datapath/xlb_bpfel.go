@@ -85,6 +85,7 @@ const (
 	xlbProgXlbGetpeername4     = "xlb_getpeername4"
 	xlbProgXlbGetpeername6     = "xlb_getpeername6"
 	xlbProgXlbProbe            = "xlb_probe"
+	xlbProgXlbProbeWaiting     = "xlb_probe_waiting"
 	xlbProgXlbQueued           = "xlb_queued"
 	xlbProgXlbReceiveVerdict   = "xlb_receive_verdict"
 	xlbProgXlbRelease          = "xlb_release"
@@ -112,6 +113,7 @@ const (
 	xlbVarIngressCharged       = "ingress_charged"
 	xlbVarPsockRcvbuf          = "psock_rcvbuf"
 	xlbVarReadsStamped         = "reads_stamped"
+	xlbVarRedirectReferences   = "redirect_references"
 	xlbVarRefuseWhenDown       = "refuse_when_down"
 	xlbVarReportNamespaces     = "report_namespaces"
 	xlbVarRequestLimit         = "request_limit"
@@ -172,6 +174,7 @@ type xlbProgramSpecs struct {
 	XlbGetpeername4     *ebpf.ProgramSpec `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.ProgramSpec `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.ProgramSpec `ebpf:"xlb_probe"`
+	XlbProbeWaiting     *ebpf.ProgramSpec `ebpf:"xlb_probe_waiting"`
 	XlbQueued           *ebpf.ProgramSpec `ebpf:"xlb_queued"`
 	XlbReceiveVerdict   *ebpf.ProgramSpec `ebpf:"xlb_receive_verdict"`
 	XlbRelease          *ebpf.ProgramSpec `ebpf:"xlb_release"`
@@ -267,21 +270,22 @@ type xlbMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type xlbVariableSpecs struct {
-	ClientWindow     *ebpf.VariableSpec `ebpf:"client_window"`
-	FastPath         *ebpf.VariableSpec `ebpf:"fast_path"`
-	HeartbeatLimitNs *ebpf.VariableSpec `ebpf:"heartbeat_limit_ns"`
-	IngressCharged   *ebpf.VariableSpec `ebpf:"ingress_charged"`
-	PsockRcvbuf      *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
-	ReadsStamped     *ebpf.VariableSpec `ebpf:"reads_stamped"`
-	RefuseWhenDown   *ebpf.VariableSpec `ebpf:"refuse_when_down"`
-	ReportNamespaces *ebpf.VariableSpec `ebpf:"report_namespaces"`
-	RequestLimit     *ebpf.VariableSpec `ebpf:"request_limit"`
-	RequestWindow    *ebpf.VariableSpec `ebpf:"request_window"`
-	ResponseLimit    *ebpf.VariableSpec `ebpf:"response_limit"`
-	ResponseWindow   *ebpf.VariableSpec `ebpf:"response_window"`
-	SameHostTcp      *ebpf.VariableSpec `ebpf:"same_host_tcp"`
-	SocketReferences *ebpf.VariableSpec `ebpf:"socket_references"`
-	WaitForLocks     *ebpf.VariableSpec `ebpf:"wait_for_locks"`
+	ClientWindow       *ebpf.VariableSpec `ebpf:"client_window"`
+	FastPath           *ebpf.VariableSpec `ebpf:"fast_path"`
+	HeartbeatLimitNs   *ebpf.VariableSpec `ebpf:"heartbeat_limit_ns"`
+	IngressCharged     *ebpf.VariableSpec `ebpf:"ingress_charged"`
+	PsockRcvbuf        *ebpf.VariableSpec `ebpf:"psock_rcvbuf"`
+	ReadsStamped       *ebpf.VariableSpec `ebpf:"reads_stamped"`
+	RedirectReferences *ebpf.VariableSpec `ebpf:"redirect_references"`
+	RefuseWhenDown     *ebpf.VariableSpec `ebpf:"refuse_when_down"`
+	ReportNamespaces   *ebpf.VariableSpec `ebpf:"report_namespaces"`
+	RequestLimit       *ebpf.VariableSpec `ebpf:"request_limit"`
+	RequestWindow      *ebpf.VariableSpec `ebpf:"request_window"`
+	ResponseLimit      *ebpf.VariableSpec `ebpf:"response_limit"`
+	ResponseWindow     *ebpf.VariableSpec `ebpf:"response_window"`
+	SameHostTcp        *ebpf.VariableSpec `ebpf:"same_host_tcp"`
+	SocketReferences   *ebpf.VariableSpec `ebpf:"socket_references"`
+	WaitForLocks       *ebpf.VariableSpec `ebpf:"wait_for_locks"`
 }
 
 // xlbObjects contains all objects after they have been loaded into the kernel.
@@ -439,21 +443,22 @@ func (m *xlbMaps) Close() error {
 //
 // It can be passed to loadXlbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type xlbVariables struct {
-	ClientWindow     *ebpf.Variable `ebpf:"client_window"`
-	FastPath         *ebpf.Variable `ebpf:"fast_path"`
-	HeartbeatLimitNs *ebpf.Variable `ebpf:"heartbeat_limit_ns"`
-	IngressCharged   *ebpf.Variable `ebpf:"ingress_charged"`
-	PsockRcvbuf      *ebpf.Variable `ebpf:"psock_rcvbuf"`
-	ReadsStamped     *ebpf.Variable `ebpf:"reads_stamped"`
-	RefuseWhenDown   *ebpf.Variable `ebpf:"refuse_when_down"`
-	ReportNamespaces *ebpf.Variable `ebpf:"report_namespaces"`
-	RequestLimit     *ebpf.Variable `ebpf:"request_limit"`
-	RequestWindow    *ebpf.Variable `ebpf:"request_window"`
-	ResponseLimit    *ebpf.Variable `ebpf:"response_limit"`
-	ResponseWindow   *ebpf.Variable `ebpf:"response_window"`
-	SameHostTcp      *ebpf.Variable `ebpf:"same_host_tcp"`
-	SocketReferences *ebpf.Variable `ebpf:"socket_references"`
-	WaitForLocks     *ebpf.Variable `ebpf:"wait_for_locks"`
+	ClientWindow       *ebpf.Variable `ebpf:"client_window"`
+	FastPath           *ebpf.Variable `ebpf:"fast_path"`
+	HeartbeatLimitNs   *ebpf.Variable `ebpf:"heartbeat_limit_ns"`
+	IngressCharged     *ebpf.Variable `ebpf:"ingress_charged"`
+	PsockRcvbuf        *ebpf.Variable `ebpf:"psock_rcvbuf"`
+	ReadsStamped       *ebpf.Variable `ebpf:"reads_stamped"`
+	RedirectReferences *ebpf.Variable `ebpf:"redirect_references"`
+	RefuseWhenDown     *ebpf.Variable `ebpf:"refuse_when_down"`
+	ReportNamespaces   *ebpf.Variable `ebpf:"report_namespaces"`
+	RequestLimit       *ebpf.Variable `ebpf:"request_limit"`
+	RequestWindow      *ebpf.Variable `ebpf:"request_window"`
+	ResponseLimit      *ebpf.Variable `ebpf:"response_limit"`
+	ResponseWindow     *ebpf.Variable `ebpf:"response_window"`
+	SameHostTcp        *ebpf.Variable `ebpf:"same_host_tcp"`
+	SocketReferences   *ebpf.Variable `ebpf:"socket_references"`
+	WaitForLocks       *ebpf.Variable `ebpf:"wait_for_locks"`
 }
 
 // xlbPrograms contains all programs after they have been loaded into the kernel.
@@ -467,6 +472,7 @@ type xlbPrograms struct {
 	XlbGetpeername4     *ebpf.Program `ebpf:"xlb_getpeername4"`
 	XlbGetpeername6     *ebpf.Program `ebpf:"xlb_getpeername6"`
 	XlbProbe            *ebpf.Program `ebpf:"xlb_probe"`
+	XlbProbeWaiting     *ebpf.Program `ebpf:"xlb_probe_waiting"`
 	XlbQueued           *ebpf.Program `ebpf:"xlb_queued"`
 	XlbReceiveVerdict   *ebpf.Program `ebpf:"xlb_receive_verdict"`
 	XlbRelease          *ebpf.Program `ebpf:"xlb_release"`
@@ -499,6 +505,7 @@ func (p *xlbPrograms) Close() error {
 		p.XlbGetpeername4,
 		p.XlbGetpeername6,
 		p.XlbProbe,
+		p.XlbProbeWaiting,
 		p.XlbQueued,
 		p.XlbReceiveVerdict,
 		p.XlbRelease,
