@@ -21,7 +21,7 @@ const useSameVersion = "use the xlb of the daemon's version"
 // daemonPatience bounds the wait for a daemon of which "xlb check" only supposes that it is there.
 const daemonPatience = time.Second
 
-// checkDaemon says what a running daemon has taken off the fast path, what it has refused of its configuration, and which capabilities it keeps. Empty: nobody said that there is one, and
+// checkDaemon says what a running daemon has taken off the fast path, what it has refused of its configuration, which capabilities it keeps, and what its delegate does. Empty: nobody said that there is one, and
 // there seems to be none.
 func checkDaemon(ctx context.Context, address string, named bool) []check.Result {
 	if !named {
@@ -40,7 +40,9 @@ func checkDaemon(ctx context.Context, address string, named bool) []check.Result
 	origins, err := askRows[admin.Origin](ctx, address, "/xlb/config")
 	results = append(results, configurationOf(origins, err))
 	capabilities, err := askRows[admin.Capability](ctx, address, admin.CapabilitiesPath)
-	return append(results, capabilitiesOf(capabilities, err))
+	results = append(results, capabilitiesOf(capabilities, err))
+	delegates, err := askRows[admin.Delegate](ctx, address, admin.DelegatePath)
+	return append(results, delegateOf(delegates, err)...)
 }
 
 // capabilitiesOf is the result about the capabilities that the daemon keeps, and what there is not without those that it lacks.

@@ -147,8 +147,14 @@ func TestCheckTellsWhatADaemonHasRefused(t *testing.T) {
 		Detail: "bootstrap from /etc/xlb/envoy.yaml refused at 2026-01-02T03:04:05Z: admun: unknown field; and 4 more; and 1 more refused",
 		Remedy: `what was before stays in force; "xlb get config" lists what is wrong: correct it, and it is taken`,
 	}
-	if len(results) != 3 || results[1] != want {
+	if len(results) != 4 || results[1] != want {
 		t.Errorf("got %+v, want %+v behind the guards", results, want)
+	}
+	delegate := check.Result{
+		Name: "delegate", Status: check.Degraded, Detail: "the delegate has an older configuration: no such filter", Remedy: `see docs/delegate.md, "When it does not run"`,
+	}
+	if len(results) != 4 || results[3] != delegate {
+		t.Errorf("got %+v, want %+v as the last one", results, delegate)
 	}
 	at := time.Now()
 	for _, c := range []struct {

@@ -43,6 +43,7 @@ var resources = []resource{
 	{"workloads", []string{"ID", "NETNS", "PID", "POD", "CONTAINER", "NAME", viewColumn, "CONNECTIONS", "I-SOCKS", "IN PROGRESS", "REFUSED", "REQUESTS", "BYTES", "CPU", "STATE"}, each(workloadCells)},
 	{"quotas", []string{"OF", "SIZE", "TAKEN", "MOST TAKEN BY", "REFUSED"}, each(quotaCells)},
 	{"guards", []string{"OFF THE FAST PATH", "SINCE", "UNTIL", "WHY"}, each(guardCells)},
+	{"delegate", []string{"STATE", "ENVOY", "PID", "USER", "LISTENERS", "MEMORY", "STARTS", "ENDS", "SINCE", "WHY"}, each(delegateCells)},
 	{"config", []string{"KIND", viewColumn, "FROM", "STATE", "VERSION", "TAKEN", "REFUSED", "WHY"}, originRows},
 	{"notes", []string{"RESOURCE", viewColumn, "FIELD", "ACCEPTED AND NOT DONE"}, each(noteCells)},
 	{"stats", []string{"NAME", "VALUE"}, statRows},
@@ -83,6 +84,7 @@ namespaces whose processes are balanced, or are known not to be, by the numbers 
 known; NAME is that of the namespace's file, where no pod is known; REQUESTS and BYTES are
 what was carried for them since they are served, by cluster in JSON. "quotas" are the tables
 that the workloads share, of which one may have as much as is left free, and who has most.
+"delegate" is the Envoy beside the daemon (--delegate); the JSON has its listeners' sockets.
 
 With --watch it asks again and again, until it is interrupted: text has the time above each
 table, JSON has one line for each answer. After the first, an answer that fails is told of on

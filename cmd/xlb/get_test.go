@@ -74,6 +74,15 @@ func (daemon) Snapshot() (*metrics.Snapshot, error) {
 	}, nil
 }
 
+func (daemon) Delegate() []admin.Delegate {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return []admin.Delegate{{
+		State: "ready", Program: "/usr/local/bin/envoy", Version: "1.40.0", PID: 4711, User: 1879048193, Since: &since, Starts: 2, Ends: 1, Why: "no such filter",
+		Listeners: []admin.DelegateListener{{Name: "web", Socket: "/run/xlb-delegate-1879048193/1/own/l0.sock"}}, LeftOut: []string{"admin.access_log: the delegate writes no file of the host"},
+		MemoryBytes: 60 << 20, MemoryLimit: 512 << 20,
+	}}
+}
+
 func (daemon) Capabilities() ([]admin.Capability, error) {
 	return []admin.Capability{
 		{Name: "CAP_BPF", Held: true}, {Name: "CAP_NET_ADMIN", Held: true}, {Name: "CAP_SYS_ADMIN", Feature: "pods and containers"}, {Name: "CAP_SYS_PTRACE", Feature: "pods and containers"},

@@ -56,6 +56,10 @@ type runFlags struct {
 	// views is the file of views; "": all workloads see one configuration.
 	views    string
 	logLevel string
+	// delegate says which Envoy runs beside the daemon, and the others what it may take.
+	delegate       string
+	delegateMemory string
+	delegateCPUs   float64
 	// envoyHeaders makes the daemon a hop.
 	envoyHeaders bool
 	// exclude are addresses and prefixes.
@@ -162,6 +166,10 @@ has an Envoy bootstrap, and says of which pods, cgroups or network namespaces th
 The same address may mean other routes in another view, and no process sees another view's listeners.
 The file of views, and the bootstraps that it names, are read again when they have changed.
 
+With --delegate an Envoy runs beside the daemon, with the same configuration, in which listeners are
+at Unix sockets that it alone listens at: as a user of its own, without privileges, in a cgroup with
+--delegate-memory and --delegate-cpus. It ends with the daemon. No connection is led to it yet.
+
 The admin API, which "xlb get" asks, listens where --admin says, else where admin.address of the
 configuration does, else at ` + admin.DefaultAddress + `, unless that is taken, or a listener's. With unix:PATH
 it listens at a Unix socket with the mode 0600, in place of TCP: root and the daemon's user may ask, and no
@@ -191,6 +199,7 @@ other user changes anything, whatever admin.address.pipe.mode is. --admin none g
 	flags.StringVar(&f.nri, "nri", nriAuto, nriUsage)
 	flags.StringVar(&f.pods, "pods", podsAll, podsUsage)
 	flags.StringVar(&f.views, "views", "", viewsUsage)
+	f.delegateFlags(c)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error; \"xlb log-level\" changes it")
 	completes(c, "fast-path", fastPathAuto, "on", "off")
 	completes(c, "when-down", passWhenDown, failWhenDown)
@@ -230,7 +239,7 @@ func (f *runFlags) runDaemon(ctx context.Context, o node.Options) error {
 // dropCapabilities leaves this process what the daemon uses.
 func (f *runFlags) dropCapabilities(o *node.Options) {
 	have, err := privilege.Own()
-	used := privilege.Used(have, o.OtherNamespaces)
+	used := privilege.Used(have, privilege.Work{Others: o.OtherNamespaces, Delegate: o.Delegate != nil})
 	if err == nil {
 		err = privilege.Drop(used)
 	}
@@ -247,11 +256,11 @@ func (f *runFlags) sayCapabilities(o *node.Options, used privilege.Set, err erro
 		return
 	}
 	line := []any{"kept", used.String()}
-	others, nice := f.namespaces != namespacesOwn, precedence.Allowed()
-	if absent := privilege.Absent(used, others, nice); len(absent) > 0 {
+	work, nice := privilege.Work{Others: f.namespaces != namespacesOwn, Delegate: o.Delegate != nil}, precedence.Allowed()
+	if absent := privilege.Absent(used, work, nice); len(absent) > 0 {
 		line = append(line, "without", strings.Join(absent, "; "))
 	}
-	o.Capabilities = privilege.List(used, others, nice)
+	o.Capabilities = privilege.List(used, work, nice)
 	o.OnStart = func() { log.Info("the daemon keeps the capabilities that it uses", line...) }
 }
 
@@ -315,6 +324,9 @@ func (f *runFlags) options(e *env) (node.Options, error) {
 		return o, err
 	}
 	if err := f.chooseViews(&o); err != nil {
+		return o, err
+	}
+	if err := f.chooseDelegate(&o); err != nil {
 		return o, err
 	}
 	if err := upstream.CheckCongestionControl(f.congestion); err != nil {

@@ -54,6 +54,7 @@ type state struct {
 	connections      []Connection
 	guarded          []Guarded
 	origins          []Origin
+	delegate         []Delegate
 	level            slog.Level
 	workloads        []Workload
 	capabilities     []Capability
@@ -119,6 +120,8 @@ func (s *state) Snapshot() (*metrics.Snapshot, error) {
 func (s *state) Guarded() []Guarded { return s.guarded }
 
 func (s *state) Capabilities() ([]Capability, error) { return s.capabilities, s.notDropped }
+
+func (s *state) Delegate() []Delegate { return s.delegate }
 
 func (s *state) Origins() []Origin { return slices.Clone(s.origins) }
 
@@ -216,6 +219,11 @@ func TestStatusAndTextOfPages(t *testing.T) {
 			"LIVE\n" + strings.Repeat("secret ca from /etc/ca.yaml refused at 2026-11-23T12:00:00Z: ca: not a secret; what was before stays in force\n", 16) +
 				"and 2 more; see: xlb get config\n"},
 		{"not ready and refused", &state{notReady: errors.New("draining"), origins: origins()}, "GET", "/ready", 503, "draining\n"},
+		{"the delegate is well", &state{delegate: []Delegate{{State: "ready"}}}, "GET", "/ready", 200, "LIVE\n"},
+		{"the delegate has crashed", &state{delegate: []Delegate{{State: "crashing", Why: "killed"}}}, "GET", "/ready", 200, "LIVE\nthe delegate is crashing: killed\n"},
+		{"the delegate has an older configuration", &state{delegate: []Delegate{{State: "ready", Why: "no such filter"}}}, "GET", "/ready", 200,
+			"LIVE\nthe delegate has an older configuration: no such filter\n"},
+		{"there is no delegate", &state{}, "GET", "/xlb/delegate", 200, "[]\n"},
 		{"nothing is off the fast path", &state{}, "GET", "/xlb/guards", 200, "[]\n"},
 		{"capabilities", &state{capabilities: []Capability{{Name: "CAP_BPF", Held: true}, {Name: "CAP_SYS_NICE", Feature: "precedence"}}}, "GET", CapabilitiesPath, 200,
 			"[\n {\n  \"name\": \"CAP_BPF\",\n  \"held\": true\n },\n {\n  \"name\": \"CAP_SYS_NICE\",\n  \"held\": false,\n  \"feature\": \"precedence\"\n }\n]\n"},

@@ -55,7 +55,7 @@ func NewHandler(source Source, metricsHandler http.Handler) http.Handler {
 
 func (a *api) pages() []page {
 	return []page{
-		{"/ready", "200 LIVE when requests are served, what is off the fast path, and what was refused of the configuration; else 503 and the reason", asked(a.ready)},
+		{"/ready", "200 LIVE when requests are served, what is off the fast path, what was refused of the configuration, and what is wrong with the delegate; else 503 and the reason", asked(a.ready)},
 		// Endpoints are always in it.
 		{"/config_dump", "the configuration in force (JSON; ?view=NAME; ?include_eds is understood)", asked(a.large.of(a.ofView(a.configDump)), parameter{name: "include_eds"}, parameter{name: viewParameter})},
 		{"/clusters", "endpoints and their statistics (?format=text|json, ?view=NAME)", asked(a.large.of(a.ofView(a.clusters)), formats("text", "json"), parameter{name: viewParameter})},
@@ -73,6 +73,7 @@ func (a *api) pages() []page {
 		{QuotasPath, "rows of \"xlb get quotas\" (JSON)", rows(a, func() ([]Quota, error) { return append([]Quota{}, a.source.Quotas()...), nil })},
 		{"/xlb/guards", "rows of \"xlb get guards\" (JSON)", rows(a, func() ([]Guarded, error) { return append([]Guarded{}, a.source.Guarded()...), nil })},
 		{CapabilitiesPath, "capabilities that the daemon keeps and lacks, and what there is not without them (JSON)", rows(a, a.capabilityRows)},
+		{DelegatePath, "rows of \"xlb get delegate\" (JSON)", rows(a, func() ([]Delegate, error) { return append([]Delegate{}, a.source.Delegate()...), nil })},
 		{"/xlb/config", "rows of \"xlb get config\" (JSON)", rows(a, a.originRows)},
 		{"/xlb/notes", "rows of \"xlb get notes\" (JSON)", rows(a, func() ([]Note, error) { return append([]Note{}, a.source.Notes()...), nil })},
 		{"/xlb/stats", "everything that is counted (JSON)", rows(a, a.source.Snapshot)},
@@ -95,7 +96,7 @@ func (a *api) ready(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 		return
 	}
-	writeText(w, http.StatusOK, readyText(a.source.Guarded())+refusedText(a.source.Origins()))
+	writeText(w, http.StatusOK, readyText(a.source.Guarded())+refusedText(a.source.Origins())+delegateText(a.source.Delegate()))
 }
 
 func (a *api) configDump(w http.ResponseWriter, _ *http.Request, c Config) {

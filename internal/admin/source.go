@@ -30,6 +30,8 @@ type Source interface {
 	Guarded() []Guarded
 	// Capabilities lists those of the process, and those that it lacks. The error says why the process may have others, too.
 	Capabilities() ([]Capability, error)
+	// Delegate is the Envoy beside the daemon; empty: there is no delegate.
+	Delegate() []Delegate
 	// Origins lists where the configuration comes from, and what was refused of it.
 	Origins() []Origin
 	// Notes are about what was accepted and is not done.

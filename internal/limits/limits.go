@@ -116,6 +116,11 @@ var (
 		Made: []string{"internal/nri.dial"}, Shown: []string{"TestSilentRuntimeIsGivenUp", "TestGarbageEndsTheConnection"},
 		Trusted: "the runtime runs as root, and so do all who can take the place of its socket",
 	}
+	// Delegate is the admin API of the Envoy beside the daemon.
+	Delegate = Row{
+		Name: "admin API of the delegate", Side: Client, Whole: time.Second, HeadBytes: 16 << 10, BodyBytes: 64 << 10,
+		Made: []string{"internal/delegate.dial", "internal/delegate.newAdminClient"}, Shown: []string{"TestAnswersOfADelegateAreBounded", "TestTheDaemonAsksNoSocketOfAnother"},
+	}
 	// HeelsProbe is "xlb heels probe".
 	HeelsProbe = Row{
 		Name: "xlb heels probe", Side: Client, Connect: 3 * time.Second,
@@ -137,6 +142,6 @@ var (
 func All() []*Row {
 	return []*Row{
 		&Downstream, &Opening, &Upstream, &Pool, &HealthHTTP, &HealthTCP, &ControlPlane, &Secrets, &DNS, &Admin, &ClientStatus, &AdminClient,
-		&Takeover, &NRI, &HeelsProbe, &Demo, &KernelProbe,
+		&Takeover, &NRI, &Delegate, &HeelsProbe, &Demo, &KernelProbe,
 	}
 }

@@ -170,7 +170,7 @@ func variable(r *limits.Row) string {
 		"Admin": &limits.Admin, "ClientStatus": &limits.ClientStatus, "ControlPlane": &limits.ControlPlane, "Secrets": &limits.Secrets,
 		"HealthHTTP": &limits.HealthHTTP, "HealthTCP": &limits.HealthTCP, "DNS": &limits.DNS, "Downstream": &limits.Downstream, "Opening": &limits.Opening,
 		"Upstream": &limits.Upstream, "Pool": &limits.Pool, "AdminClient": &limits.AdminClient, "Takeover": &limits.Takeover,
-		"NRI":        &limits.NRI,
+		"NRI": &limits.NRI, "Delegate": &limits.Delegate,
 		"HeelsProbe": &limits.HeelsProbe, "Demo": &limits.Demo, "KernelProbe": &limits.KernelProbe,
 	} {
 		if row == r {

@@ -37,6 +37,7 @@ type state struct {
 	received, sent uint64
 	workloads      []Workload
 	nri            *NRI
+	delegate       *Delegate
 }
 
 func (s *state) Verdicts() ([]uint64, error) { return s.verdicts, s.err }
@@ -60,6 +61,7 @@ func (s *state) Workloads() Workloads {
 func (s *state) WorkloadList() []Workload { return s.workloads }
 func (s *state) Quotas() []Quota          { return []Quota{{"connections", 100, 30, 4}, {"isocks", 50, 8, 0}} }
 func (s *state) NRI() *NRI                { return s.nri }
+func (s *state) Delegate() *Delegate      { return s.delegate }
 func (s *state) Build() Build             { return Build{Version: "v1.2.3", Revision: "0123abc", Go: "go1.26.0"} }
 func (s *state) SlowWork() SlowWork {
 	return SlowWork{Turns: map[string]uint64{"begun": 9, "refused": 1, "waited": 4, "ended": 0}, Worked: 1500 * time.Microsecond, Waiting: 2, Tenants: 3}
@@ -89,7 +91,7 @@ func busy() *state {
 	guards := make([]uint64, maps.GuardCount)
 	guards[maps.GuardUrgent] = 6
 	return &state{
-		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000, nri: &NRI{Connected: true, Pods: 9, Late: 1, Failed: 2},
+		verdicts: verdicts, guards: guards, connections: 3, received: 500, sent: 7000, nri: &NRI{Connected: true, Pods: 9, Late: 1, Failed: 2}, delegate: &Delegate{Up: true, Starts: 5, Ends: 2, Memory: 60 << 20, Dropped: 7},
 		workloads: []Workload{
 			{Netns: 4026531840, Name: "host", State: "served", Connections: 1},
 			{ID: 3, Netns: 4026532301, Name: "shop/web-1", View: "tenant/namespace=shop", State: "leaving", PodNamespace: "shop", Pod: "web-1", PodUID: "0f3b", Container: "c0ffee", Runtime: "containerd", Connections: 2, Destinations: []Destination{{"web", 40, 4000, 90000, 0.25, 0.0005}}},

@@ -27,6 +27,8 @@ type Snapshot struct {
 	Quotas []Quota `json:"quotas"`
 	// NRI is null where the daemon has no client of a runtime.
 	NRI *NRI `json:"nri,omitempty"`
+	// Delegate is null where there is no delegate.
+	Delegate *Delegate `json:"delegate,omitempty"`
 	// Panics counts those that have ended the connection, or the copy of a request, that they served.
 	Panics uint64 `json:"request_panics"`
 	// SlowWork is what the daemon does for clients.

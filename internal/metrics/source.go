@@ -43,6 +43,8 @@ type Source interface {
 	Quotas() []Quota
 	// NRI returns the state of the connection to the container runtime; nil: the daemon has no client of one.
 	NRI() *NRI
+	// Delegate returns the state of the delegate; nil: there is no delegate.
+	Delegate() *Delegate
 	// Panics returns how many panics have ended the connection, or the copy of a request, that they served.
 	Panics() uint64
 	// HeldBack returns how many i-socks were not replaced at once because clients had broken too many.

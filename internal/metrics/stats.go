@@ -34,6 +34,7 @@ func (s *Snapshot) Stats() []Stat {
 	l.add("xlb.workloads.join.microseconds", uint64(s.Workloads.JoinSeconds.Sum*1e6))
 	l.addQuotas(s.Quotas)
 	l.addNRI(s.NRI)
+	l.addDelegate(s.Delegate)
 	l.add("xlb.leases.active", s.Leases)
 	l.add("xlb.bytes.fast.request", s.FastBytes.Request)
 	l.add("xlb.bytes.fast.response", s.FastBytes.Response)

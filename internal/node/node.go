@@ -21,6 +21,7 @@ import (
 	"github.com/xlb-project/xlb/internal/config"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/delegate"
 	"github.com/xlb-project/xlb/internal/dialer"
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/handback"
@@ -101,6 +102,8 @@ type Options struct {
 	OptionalNRI bool
 	// LabelledPods balances the processes of those pods alone whose labels ask for it, beside those of the daemon's own network namespace.
 	LabelledPods bool
+	// Delegate is an Envoy that runs beside the daemon; nil: there is no delegate.
+	Delegate *Delegate
 	// DrainTime bounds how long requests in flight may take at the end.
 	DrainTime time.Duration
 	// Views are the configurations of workloads that do not see the shared one; nil: all see that.
@@ -158,6 +161,7 @@ type Node struct {
 	guards       *guardctl.Controller
 	bound        *listeners.Bound
 	inner        *listeners.Inner    // for the activator, and for requests in circles
+	delegate     *delegate.Manager   // nil: there is no delegate
 	admin        *adminserver.Server // nil: there is no admin API, or not yet; guarded by source.Exclusive
 	// source is where configurations come from. One change at a time comes into force: Sources.Exclusive has the lock.
 	source *source.Sources
@@ -195,6 +199,11 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 		return &UsageError{err}
 	}
 	n, err := startWithFallback(ctx, o, boot)
+	if err == nil {
+		if err = n.beginDelegate(ctx, boot.shared); err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}
 	if err != nil {
 		return failedStart(errors.Join(err, api.Close()))
 	}
@@ -209,6 +218,7 @@ func Run(ctx context.Context, o Options, reload <-chan os.Signal) error {
 	n.serveReloads(ctx, reload)
 	n.source.Stop()
 	n.drain()
+	n.endDelegate()
 	n.health.Stop()
 	n.source.Close()
 	stop()
@@ -266,7 +276,7 @@ func start(ctx context.Context, o Options, boot *bootstraps) (*Node, error) {
 // newSource has configurations put in force by the node from now on.
 func (n *Node) newSource(b *bootstraps) *source.Sources {
 	return source.NewSources(source.Config{
-		Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker,
+		Logger: n.log, Version: n.o.Build.Version, Activate: func(cfg *model.Config) error { return n.activator.Activate(cfg) }, Spawn: n.spawn, NewTicker: n.newTicker, Took: n.tookBootstrap,
 		Cluster: func(v model.View, name string) *model.Cluster {
 			now := n.activator.Generation()
 			return now.Cluster(now.Key(v, name))
@@ -629,6 +639,7 @@ func (n *Node) newStatus() *status.Status {
 	if n.runtime != nil {
 		c.NRI = n.runtime.State
 	}
+	c.Delegate = n.delegateStatus
 	n.showViews(&c)
 	return status.New(c)
 }

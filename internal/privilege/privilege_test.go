@@ -150,19 +150,20 @@ func TestUsed(t *testing.T) {
 		admin   = Set(1 << unix.CAP_SYS_ADMIN)
 	)
 	for _, tt := range []struct {
-		name   string
-		have   Set
-		others bool
-		want   Set
+		name string
+		have Set
+		work Work
+		want Set
 	}{
-		{"root serves pods", all, true, own | both},
-		{"root serves its own network namespace", all, false, own},
-		{"the three", three, false, three},
-		{"the three, and pods", three, true, three},
-		{"CAP_SYS_ADMIN in place of two", without, false, own&without | admin},
-		{"nothing", 0, true, 0},
+		{"root serves pods", all, Work{Others: true}, own | both},
+		{"root serves its own network namespace", all, Work{}, own},
+		{"root runs a delegate", all, Work{Delegate: true}, own | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN | 1<<unix.CAP_KILL},
+		{"the three", three, Work{}, three},
+		{"the three, and pods", three, Work{Others: true, Delegate: true}, three},
+		{"CAP_SYS_ADMIN in place of two", without, Work{}, own&without | admin},
+		{"nothing", 0, Work{Others: true}, 0},
 	} {
-		if got := Used(tt.have, tt.others); got != tt.want {
+		if got := Used(tt.have, tt.work); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -174,16 +175,19 @@ func TestAbsent(t *testing.T) {
 		name         string
 		have         Set
 		others, nice bool
+		delegate     bool
 		want         []string
 	}{
-		{"all", all, true, false, nil},
-		{"no pods, which are to be served", all &^ (1 << unix.CAP_SYS_PTRACE), true, false, []string{"pods and containers (CAP_SYS_PTRACE)"}},
-		{"none of two for one feature", all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE), true, false, []string{"pods and containers (CAP_SYS_ADMIN)"}},
-		{"no pods, which are not to be served", all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE), false, false, nil},
-		{"niceness", all &^ (1 << unix.CAP_SYS_NICE), false, false, []string{"precedence on a busy machine (CAP_SYS_NICE)"}},
-		{"niceness by the limit", all &^ (1 << unix.CAP_SYS_NICE), false, true, nil},
+		{"all", all, true, false, false, nil},
+		{"no pods, which are to be served", all &^ (1 << unix.CAP_SYS_PTRACE), true, false, false, []string{"pods and containers (CAP_SYS_PTRACE)"}},
+		{"none of two for one feature", all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE), true, false, false, []string{"pods and containers (CAP_SYS_ADMIN)"}},
+		{"no pods, which are not to be served", all &^ (1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE), false, false, false, nil},
+		{"niceness", all &^ (1 << unix.CAP_SYS_NICE), false, false, false, []string{"precedence on a busy machine (CAP_SYS_NICE)"}},
+		{"no delegate, which is to run", all &^ (1 << unix.CAP_CHOWN), false, true, true, []string{"a delegate (CAP_CHOWN)"}},
+		{"no delegate, which is not to run", all &^ (1 << unix.CAP_CHOWN), false, true, false, nil},
+		{"niceness by the limit", all &^ (1 << unix.CAP_SYS_NICE), false, true, false, nil},
 	} {
-		if got := Absent(tt.have, tt.others, tt.nice); !slices.Equal(got, tt.want) {
+		if got := Absent(tt.have, Work{Others: tt.others, Delegate: tt.delegate}, tt.nice); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -202,15 +206,16 @@ func TestListHasWhatIsKeptAndWhatIsLacking(t *testing.T) {
 		name         string
 		have         Set
 		others, nice bool
+		delegate     bool
 		want         []string
 	}{
-		{"the three", three, false, false, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking...)},
-		{"the three, and the niceness by the limit", three, false, true, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking[0], lacking[2], lacking[3])},
-		{"the three, and pods", three, true, false, append(append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), "CAP_SYS_ADMIN false", "CAP_SYS_PTRACE false"), lacking...)},
-		{"CAP_SYS_ADMIN in place of two", 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN, false, false, append(kept("CAP_NET_ADMIN", "CAP_SYS_ADMIN"), lacking...)},
+		{"the three", three, false, false, false, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking...)},
+		{"the three, and the niceness by the limit", three, false, true, false, append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), lacking[0], lacking[2], lacking[3])},
+		{"the three, and pods", three, true, false, false, append(append(kept("CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"), "CAP_SYS_ADMIN false", "CAP_SYS_PTRACE false"), lacking...)},
+		{"CAP_SYS_ADMIN in place of two", 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN, false, false, false, append(kept("CAP_NET_ADMIN", "CAP_SYS_ADMIN"), lacking...)},
 	} {
 		var got []string
-		for _, c := range List(tt.have, tt.others, tt.nice) {
+		for _, c := range List(tt.have, Work{Others: tt.others, Delegate: tt.delegate}, tt.nice) {
 			got = append(got, fmt.Sprintf("%s %v", c.Name, c.Held))
 			if !c.Held && c.Feature == "" {
 				t.Errorf("%s: there is nothing without %s", tt.name, c.Name)
@@ -229,7 +234,7 @@ func TestString(t *testing.T) {
 	}{
 		{0, "none"},
 		{1<<unix.CAP_BPF | 1<<unix.CAP_NET_ADMIN, "CAP_BPF, CAP_NET_ADMIN"},
-		{1<<unix.CAP_LEASE | 1<<unix.CAP_KILL, "CAP_LEASE, others (0x20)"},
+		{1<<unix.CAP_LEASE | 1<<unix.CAP_FOWNER, "CAP_LEASE, others (0x8)"},
 	} {
 		if got := tt.set.String(); got != tt.want {
 			t.Errorf("%#x: got %q, want %q", uint64(tt.set), got, tt.want)

@@ -37,6 +37,8 @@ type Bootstrap struct {
 
 	file   File
 	parsed *config.Bootstrap
+	// text is what was read, until the bootstrap is in force.
+	text []byte
 	// watch has seen the file before it was read: if it has changed meanwhile, it is due.
 	watch *files.Watch
 }
@@ -90,7 +92,7 @@ func (f *File) parse(text []byte) loadedFile {
 	if static == nil {
 		static, err = b.Assemble(config.Resources{})
 	}
-	return loadedFile{&Bootstrap{Static: static, file: *f, parsed: b}, err}
+	return loadedFile{&Bootstrap{Static: static, file: *f, parsed: b, text: text}, err}
 }
 
 var errOtherSources = errors.New("dynamic_resources, node, the cluster of the control plane, or what static clusters and listeners have from it differs from before; restart the daemon to change them")
@@ -107,10 +109,14 @@ func (s *Source) load(b *Bootstrap) error {
 }
 
 // tookBootstrap notes what is to be shown of a bootstrap in force.
-func (s *Source) tookBootstrap(b *config.Bootstrap) {
-	s.showBootstrap(b)
-	s.ignored.noteBootstrap(b)
-	s.intake.Take(s.bootstrapKey(), digestText(b))
+func (s *Source) tookBootstrap(b *Bootstrap) {
+	s.showBootstrap(b.parsed)
+	s.ignored.noteBootstrap(b.parsed)
+	s.intake.Take(s.bootstrapKey(), digestText(b.parsed))
+	if s.cfg.Took != nil {
+		s.cfg.Took(b.text)
+	}
+	b.text = nil
 	if s.dynamic == nil {
 		s.intake.Take(intake.Whole, "")
 	}
@@ -123,6 +129,9 @@ func digestText(b *config.Bootstrap) string {
 	sum := b.Digest()
 	return hex.EncodeToString(sum[:8])
 }
+
+// Text is what was read of a bootstrap that is not in force yet.
+func (b *Bootstrap) Text() []byte { return b.text }
 
 // BootstrapVersion is a number that differs between bootstraps: the first six bytes of the text's SHA-256, which a float64 holds.
 func (s *Source) BootstrapVersion() uint64 {

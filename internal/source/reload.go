@@ -92,7 +92,7 @@ func (s *Source) replaceBootstrap(b *Bootstrap) error {
 	defer s.mu.Unlock()
 	err := s.load(b)
 	if err == nil {
-		s.tookBootstrap(b.parsed)
+		s.tookBootstrap(b)
 	}
 	return err
 }

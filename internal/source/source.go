@@ -38,6 +38,8 @@ type Config struct {
 	Activate func(*model.Config) error
 	// Cluster finds a cluster in force; nil: there is no such cluster.
 	Cluster func(v model.View, name string) *model.Cluster
+	// Took is given the text of a bootstrap that has come in force, and does not wait; nil: there is no use for it.
+	Took func(text []byte)
 	// Spawn calls f in a goroutine of its own.
 	Spawn func(f func())
 	// NewTicker sends at that pace while due reports true.
@@ -97,7 +99,7 @@ func (s *Source) Begin(b *Bootstrap) {
 	if b.parsed.Dynamic != nil {
 		s.dynamic = newDynamic(s.dynamicConfig(), b.parsed)
 	}
-	s.tookBootstrap(b.parsed)
+	s.tookBootstrap(b)
 }
 
 func (s *Source) dynamicConfig() dynamicConfig {

@@ -14,6 +14,7 @@ import (
 	"github.com/xlb-project/xlb/internal/compile"
 	"github.com/xlb-project/xlb/internal/crash"
 	"github.com/xlb-project/xlb/internal/datapath"
+	"github.com/xlb-project/xlb/internal/delegate"
 	"github.com/xlb-project/xlb/internal/guardctl"
 	"github.com/xlb-project/xlb/internal/handback"
 	"github.com/xlb-project/xlb/internal/healthctl"
@@ -35,7 +36,7 @@ var (
 	_ admin.Source   = (*Status)(nil)
 )
 
-// Config is what a Status looks at. All of it is needed but NRI, Capabilities and CapabilitiesError.
+// Config is what a Status looks at. All of it is needed but NRI, Delegate, Capabilities and CapabilitiesError.
 type Config struct {
 	Build metrics.Build
 	// FastPath: the kernel serves requests. Unsupported says why it cannot, though that was asked for; "" where it can, or that was not.
@@ -66,8 +67,10 @@ type Config struct {
 	// Carried is what was carried for workloads that are served.
 	Carried func() usage.Sum
 	// NRI is the state of the client of the container runtime; nil: there is no client.
-	NRI     func() nri.State
-	Crashes *crash.Log
+	NRI func() nri.State
+	// Delegate is what is to be seen of the delegate; nil, or what returns that: there is no delegate.
+	Delegate func() *delegate.Status
+	Crashes  *crash.Log
 	// ViewName is the name of the view with a number other than 0; empty: no view has it any more. Views are the names of all, which may have nothing in the
 	// configuration yet. DescribeView does for one of them what Source.Describe does for the shared one. Each is nil where there is the shared one alone.
 	ViewName     func(number uint32) string

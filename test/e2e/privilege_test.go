@@ -25,7 +25,11 @@ var capabilityBits = map[string]int{
 	"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE,
 	"CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH, "CAP_SYS_NICE": unix.CAP_SYS_NICE,
 	"CAP_NET_BIND_SERVICE": unix.CAP_NET_BIND_SERVICE, "CAP_LEASE": unix.CAP_LEASE,
+	"CAP_SETUID": unix.CAP_SETUID, "CAP_SETGID": unix.CAP_SETGID, "CAP_CHOWN": unix.CAP_CHOWN, "CAP_KILL": unix.CAP_KILL,
 }
+
+// ofDelegate are those that a daemon has with a delegate alone.
+var ofDelegate = []string{"CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL"}
 
 // documentedCapabilities are those in the first column of the table of docs/operations.md.
 func documentedCapabilities(t *testing.T) (all []string) {
@@ -51,8 +55,14 @@ func documentedCapabilities(t *testing.T) (all []string) {
 	return all
 }
 
-// requireLeast fails unless each thread of the daemon has the documented capabilities, but those, and no others, and the log says so.
+// requireLeast fails unless each thread of a daemon without a delegate has the documented capabilities, but those, and no others, and the log says so.
 func requireLeast(t *testing.T, b *harness.Balancer, but ...string) {
+	t.Helper()
+	requireCapabilities(t, b, append(but, ofDelegate...)...)
+}
+
+// requireCapabilities is requireLeast for a daemon with a delegate.
+func requireCapabilities(t *testing.T, b *harness.Balancer, but ...string) {
 	t.Helper()
 	var mask uint64
 	var names []string

@@ -68,6 +68,7 @@ var layers = map[string][]string{
 	"slowpath":  {"ascii", "crash", "head", "model", "chunked", "upstream", "hashing", "shares", "limits", "workload", "quota", "usage"},
 	"metrics":   {"maps", "model"},
 	"admin":     {"ascii", "maps", "model", "metrics", "explain", "limits", "plural", "logging"},
+	"delegate":  {"config", "files", "limits", "problem"},
 	"source":    {"admin", "config", "dns", "files", "hashing", "logging", "merge", "metrics", "model", "mtls", "problem", "reconcile", "shutdown", "xds"},
 	"heels":     {"problem", "files", "limits", "netns", "plural"}, // a system of its own
 	// Parts of the daemon, and the composition root.
@@ -81,7 +82,7 @@ var layers = map[string][]string{
 	"generation":  {"anchor", "compile", "match", "model", "pages", "reconcile"},
 	"selection":   {"anchor", "balance", "compile", "generation", "maps", "model", "reconcile", "slowpath", "workload"},
 	"handback":    {"anchor", "chunked", "crash", "generation", "maps", "model", "pool", "reconcile", "selection", "shares", "slowpath", "upstream", "usage", "workload"},
-	"status":      {"activate", "admin", "anchor", "compile", "crash", "datapath", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota", "usage"},
+	"status":      {"activate", "admin", "anchor", "compile", "crash", "datapath", "delegate", "explain", "generation", "guard", "guardctl", "handback", "healthctl", "listeners", "logging", "maps", "metrics", "model", "nri", "pool", "reconcile", "shares", "slowpath", "source", "workload", "quota", "usage"},
 	"viewctl":     {"files", "shutdown", "source", "views", "workload"},
 	"node":        {anything},
 }
@@ -177,6 +178,12 @@ var mapsLayers = map[string][]string{
 	"bpfmap": nil,
 }
 
+// delegateLayers is the same for the folders of internal/delegate/. The package above them runs what the one makes in the other.
+var delegateLayers = map[string][]string{
+	"process": nil,
+	"twin":    nil,
+}
+
 // heelsLayers is the same for the folders of internal/heels/. The package above them, the agent, puts them together.
 var heelsLayers = map[string][]string{
 	"check":     {"kernel", "pins", "reset", "routes", "settings"},
@@ -194,6 +201,7 @@ var orders = []order{
 	{"internal/config", "configLayers", configLayers},
 	{"internal/compile", "compileLayers", compileLayers},
 	{"internal/maps", "mapsLayers", mapsLayers},
+	{"internal/delegate", "delegateLayers", delegateLayers},
 	{"internal/heels", "heelsLayers", heelsLayers},
 	{"internal/model", "modelLayers", modelLayers},
 	{"internal/reconcile", "reconcileLayers", reconcileLayers},

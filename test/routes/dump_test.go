@@ -30,6 +30,7 @@ func (s shown) Config() admin.Config                           { return admin.Co
 func (shown) Ready() error                                     { return nil }
 func (shown) Guarded() []admin.Guarded                         { return nil }
 func (shown) Capabilities() ([]admin.Capability, error)        { return nil, nil }
+func (shown) Delegate() []admin.Delegate                       { return nil }
 func (shown) Origins() []admin.Origin                          { return nil }
 func (shown) Snapshot() (*metrics.Snapshot, error)             { return &metrics.Snapshot{}, nil }
 func (shown) Notes() []admin.Note                              { return nil }

@@ -24,7 +24,8 @@ const (
 	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 )
 
-func envoyBinary(t testing.TB) string {
+// EnvoyBinary is the path of an Envoy.
+func EnvoyBinary(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv("XLB_ENVOY")
 	if name == "" {
@@ -61,7 +62,7 @@ func (b *Balancer) startEnvoy(t testing.TB, config Config) {
 	}
 	b.replace(t, b.File(), toYAML(t, bootstrap))
 	drain := strconv.Itoa(int(cmp.Or(config.Drain, time.Second).Seconds()))
-	b.Process = b.place.Run(t, envoyBinary(t), "--config-path", b.File(),
+	b.Process = b.place.Run(t, EnvoyBinary(t), "--config-path", b.File(),
 		"--use-dynamic-base-id", "--concurrency", "2", "--log-level", "warning", "--drain-time-s", drain, "--drain-strategy", "immediate")
 }
 
